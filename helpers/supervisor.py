@@ -135,7 +135,7 @@ class Tree:
         deadline = time.monotonic() + GRACE_S
         for pid in self.look():
             _signal(pid, signal.SIGTERM)
-        while alive := self.look():
+        while (alive := self.look()) and time.monotonic() < deadline + GRACE_S:
             if time.monotonic() > deadline:
                 for pid in alive:
                     _signal(pid, signal.SIGKILL)
@@ -166,8 +166,6 @@ def main(owner_fd, command):
     signal.set_wakeup_fd(wake_out)
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     child = subprocess.Popen(command, preexec_fn=_die_with_parent)
     tree, status, owner_gone = Tree(), None, False
