@@ -1,0 +1,169 @@
+"""Load on a server: `vllm bench serve` and GuideLLM, each returning one row a request.
+
+Both are the tools themselves, run with the flags that `attrs["command"]` shows; the rows come from
+the files they write. `helpers.client` is the third, and its rows have the same columns.
+"""
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from helpers import bench_owner, supervisor
+from helpers.bench_owner import RESULTS, start_worker, stop_worker
+from helpers.errors import LabError
+from helpers.progress import Line
+from helpers.tool_files import read_guidellm, read_vllm_bench
+
+__all__ = ["guidellm", "read_guidellm", "read_vllm_bench", "start_worker", "stop_worker", "sweep",
+           "vllm_bench"]
+
+
+def vllm_bench(server, *, input_len, output_len, concurrency, num_prompts, seed,
+               request_rate=float("inf"), warmups=0, timeout_s=1800):
+    """Run `vllm bench serve` with random prompts; returns a DataFrame, one row a request.
+
+    input_len, output_len: tokens.  concurrency: most requests in flight.  request_rate: requests
+    per second, sent at random (Poisson) times; inf sends as soon as a place is free.
+    warmups: requests before the clock starts (the first prompt, again and again).  seed: of the
+    random prompts; the same seed sends the same prompts, which a prefix cache remembers.
+    attrs: command, settings, report (the tool's own table), and file. Raises LabError when all
+    requests failed, when the tool fails, or after timeout_s.
+    """
+    start_worker()
+    path = _new_file("vllm_bench", f"c{concurrency}-s{seed}.json")
+    flags = bench_flags(server, input_len=input_len, output_len=output_len, seed=seed,
+                        concurrency=concurrency, num_prompts=num_prompts, warmups=warmups,
+                        request_rate=request_rate, path=path)
+    line = Line()
+    text = f"vllm bench: {num_prompts} requests, {concurrency} at a time"
+    printed = bench_owner.run(flags, line=line, text=text, timeout_s=timeout_s)
+    requests = read_vllm_bench(path)
+    requests.attrs.update(
+        command=shlex.join(["vllm", "bench", "serve", *flags]), file=str(path),
+        report=printed[printed.find("===="):].strip(),
+        settings={"input_len": input_len, "output_len": output_len, "concurrency": concurrency,
+                  "num_prompts": num_prompts, "rate": request_rate, "warmups": warmups,
+                  "seed": seed})
+    return _checked(requests, server, line, text)
+
+
+def bench_flags(server, *, input_len, output_len, concurrency, num_prompts, request_rate, warmups,
+                seed, path):
+    """The flags of `vllm bench serve` for one point: those of the study, and a file to read."""
+    flags = {
+        "--backend": "openai", "--base-url": server.url, "--endpoint": "/v1/completions",
+        "--model": server.model, "--tokenizer": server.tokenizer, "--dataset-name": "random",
+        "--random-input-len": input_len, "--random-output-len": output_len,
+        "--random-range-ratio": 0, "--random-prefix-len": 0, "--num-prompts": num_prompts,
+        "--num-warmups": warmups, "--max-concurrency": concurrency,
+        "--request-rate": request_rate, "--ignore-eos": None, "--temperature": 0, "--seed": seed,
+        "--percentile-metrics": "ttft,tpot,itl,e2el", "--metric-percentiles": "50,95,99",
+        "--disable-tqdm": None, "--save-result": None, "--save-detailed": None,
+        "--result-filename": path,
+    }
+    return [str(part) for pair in flags.items() for part in pair if part is not None]
+
+
+def sweep(server, *, concurrencies, **point):
+    """`vllm_bench` at each concurrency; the rows of all, with a `concurrency` column.
+
+    The seed grows by one a point, so that no point sends prompts that the cache has seen.
+    attrs: command and report of every point, one below the other.
+    """
+    frames = []
+    for place, concurrency in enumerate(concurrencies):
+        frame = vllm_bench(server, concurrency=concurrency,
+                           **point | {"seed": point["seed"] + place})
+        frames.append(frame.assign(concurrency=concurrency))
+    together = pd.concat(frames, ignore_index=True)
+    together.attrs.update(
+        tool="vllm bench", settings={**point, "concurrencies": list(concurrencies)},
+        command="\n".join(frame.attrs["command"] for frame in frames),
+        report="\n\n".join(frame.attrs["report"] for frame in frames))
+    return together
+
+
+def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concurrency=None,
+             seed=42):
+    """Run GuideLLM for some seconds; returns a DataFrame, one row a request.
+
+    rate: requests per second at equal distances, whether or not the server keeps up. Or
+    concurrency: as many in flight all the time. Each run has a folder under results/guidellm.
+    Raises LabError when the tool fails or no request succeeded (GuideLLM then exits with 0).
+    """
+    if (rate is None) == (concurrency is None):
+        raise ValueError("give `rate` (open loop) or `concurrency` (closed loop), one of the two")
+    path = _new_file("guidellm", "benchmarks.json")
+    profile = f"constant,rate={rate}" if rate else f"concurrent,streams={concurrency}"
+    flags = ["run", "--backend",
+             f"kind=openai_http,target={server.url},model={server.model},"
+             "request_format=/v1/completions",
+             "--tokenizer", f"kind=huggingface_auto,model={server.tokenizer}",
+             "--profile", f"kind={profile}",
+             "--constraint", f"kind=max_duration,seconds={seconds}",
+             "--data", f"kind=synthetic_text,prompt_tokens={prompt_tokens},"
+                       f"output_tokens={output_tokens}",
+             "--seed", f"kind=static,value={seed}",
+             "--output", f"kind=json,path={path}", "--output", "kind=console",
+             "--disable-progress"]
+    line, text = Line(), f"GuideLLM: {profile.replace(',', ', ')}, for {seconds} s"
+    log = _run_guidellm(flags, path, line, text, limit_s=seconds + 300)
+    requests = read_guidellm(path)
+    requests.attrs.update(
+        command=shlex.join(["guidellm", *flags]), file=str(path), report=log,
+        settings={"rate": rate, "concurrency": concurrency, "seconds": seconds, "seed": seed,
+                  "prompt_tokens": prompt_tokens, "output_tokens": output_tokens})
+    return _checked(requests, server, line, text)
+
+
+def _run_guidellm(flags, path, line, text, limit_s):
+    """Run the tool to its end and return what it printed; whatever happens, it is ended."""
+    log = path.with_name("log.txt")
+    environment = os.environ | bench_owner.ENV | {"GUIDELLM__MAX_WORKER_PROCESSES": "1",
+                                                  "COLUMNS": "200", "NO_COLOR": "1"}
+    process = supervisor.start([sys.executable, "-m", "guidellm", *flags], env=environment,
+                               log_path=log, cwd=path.parent)
+    try:
+        while process.poll() is None and line.elapsed_s < limit_s:
+            line.update(f"{text}: {line.elapsed_s:.0f} s")
+            time.sleep(0.5)
+    finally:
+        supervisor.stop(process)
+    printed = log.read_text(errors="replace")
+    if not path.exists():
+        raise LabError(f"GuideLLM wrote no result (exit status {process.returncode}).",
+                       cause="It could not reach the server, or took longer than its limit.",
+                       fix="Read its last lines below; check that the server still answers.",
+                       log="\n".join(printed.strip().splitlines()[-15:]))
+    return printed[max(printed.find("ℹ"), 0):].strip()
+
+
+def _new_file(tool, name):
+    """A path of its own for the file of one run, under results/."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for turn in range(1000):
+        folder = Path(RESULTS, tool, f"{stamp}-{os.getpid()}-{turn}")
+        try:
+            folder.mkdir(parents=True)
+            return folder / name
+        except FileExistsError:
+            continue
+    raise LabError(f"No new folder can be made in {RESULTS / tool}.")
+
+
+def _checked(requests, server, line, text):
+    """The requests, if any succeeded; the last progress line says how many did."""
+    ok = (requests.outcome == "ok").sum()
+    line.done(f"{text}: {ok} of {len(requests)} done in {line.elapsed_s:.0f} s")
+    if not ok:
+        error = next(filter(None, requests.error), "it sent none")
+        log = server.log_tail(20) if hasattr(server, "log_tail") else ""
+        raise LabError(f"All {len(requests)} requests of {requests.attrs['tool']} failed: {error}",
+                       cause="The server has ended, or refuses such requests.",
+                       fix="Try one by hand: client.stream(server, 'Hello', max_tokens=4).",
+                       log=log)
+    return requests
