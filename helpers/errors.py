@@ -19,7 +19,8 @@ class LabError(RuntimeError):
         if self.fix:
             parts.append(f"What to do: {self.fix}")
         if self.log:
-            parts.append("Last log lines:\n" + "\n".join(f"  | {line}" for line in self.log.splitlines()))
+            parts.append("Last log lines:")
+            parts += [f"  | {line}" for line in self.log.splitlines()]
         return "\n".join(parts)
 
     def __str__(self):

@@ -108,8 +108,7 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
              "--data", f"kind=synthetic_text,prompt_tokens={prompt_tokens},"
                        f"output_tokens={output_tokens}",
              "--seed", f"kind=static,value={seed}",
-             "--output", f"kind=json,path={path}", "--output", "kind=console",
-             "--disable-progress"]
+             "--output", f"kind=json,path={path}", "--disable-progress"]
     line, text = Line(), f"GuideLLM: {profile.replace(',', ', ')}, for {seconds} s"
     log = _run_guidellm(flags, path, line, text, limit_s=seconds + 300)
     requests = read_guidellm(path)
@@ -139,7 +138,7 @@ def _run_guidellm(flags, path, line, text, limit_s):
                        cause="It could not reach the server, or took longer than its limit.",
                        fix="Read its last lines below; check that the server still answers.",
                        log="\n".join(printed.strip().splitlines()[-15:]))
-    return printed[max(printed.find("ℹ"), 0):].strip()
+    return printed[max(printed.find("ℹ Run Summary"), 0):].strip()
 
 
 def _new_file(tool, name):

@@ -119,6 +119,7 @@ def write_tokenizer(folder):
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "added_tokens": [end], "pre_tokenizer": byte_level,
         "decoder": byte_level, "model": model}))
+    (folder / "config.json").write_text('{"model_type": "gpt2"}')  # transformers asks for one
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<end>",
         "unk_token": "<end>", "model_max_length": 1_000_000}))

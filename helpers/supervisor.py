@@ -1,23 +1,26 @@
 """Runs one command and ends all of it when the owner ends, however the owner ends.
 
-A process of its own session, started as `python supervisor.py OWNER_PIDFD COMMAND...`.
+A process of its own session, started as `python supervisor.py OWNER_PIDFD SCRATCH COMMAND...`.
 - OWNER_PIDFD is a pidfd of the owner, opened by the owner itself: it becomes readable when the
   owner is gone, whether it returned, raised, was interrupted or was killed (pidfd_open(2)).
 - It is the subreaper of what it starts (prctl(2)): a grandchild whose parent died becomes its
   child, so nothing of the tree can get out of its sight.
 - When the owner ends, when it is sent SIGTERM, or when the command itself ends, it ends the
   whole tree: SIGTERM, then SIGKILL after GRACE_S. Then it removes what the tree left in
-  /dev/shm, which the kernel does not do, and exits with the command's status.
+  /dev/shm and in its scratch folder, and exits with the command's status.
 Only the standard library, so that it is up in a few hundredths of a second.
 """
 
+import contextlib
 import ctypes
 import glob
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 GRACE_S = 4.0
@@ -27,16 +30,19 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 def start(command, *, env, log_path, **popen):
     """Start `command` under a supervisor that this process owns; returns its Popen.
 
+    VLLM_RPC_BASE_PATH, where vLLM puts its sockets, becomes a folder that ends with it.
     stdout and stderr go to log_path unless `popen` says otherwise. Its pid is the id of the
     session that holds every process of the tree. Stop it with `stop(process)`.
     """
     pidfd = os.pidfd_open(os.getpid())
+    scratch = tempfile.mkdtemp(prefix="vllm-course-")
     try:
         with open(log_path, "ab") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | popen
             return subprocess.Popen(
-                [sys.executable, "-I", "-S", __file__, str(pidfd), *command],
-                env=env, pass_fds=[pidfd], start_new_session=True, **streams,
+                [sys.executable, "-I", "-S", __file__, str(pidfd), scratch, *command],
+                env=env | {"VLLM_RPC_BASE_PATH": scratch},
+                pass_fds=[pidfd], start_new_session=True, **streams,
             )
     finally:
         os.close(pidfd)
@@ -54,8 +60,11 @@ def stop(process):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    for pid in session_pids(process.pid):
+    left = session_pids(process.pid)
+    files = {file for pid in left for file in _shared_memory(pid)}
+    for pid in left:
         _signal(pid, signal.SIGKILL)
+    _unlink(files)
 
 
 def session_pids(session):
@@ -63,15 +72,32 @@ def session_pids(session):
     return [pid for pid, fields in _stat().items() if fields["session"] == session]
 
 
+def named(session, prefix):
+    """Processes of a session whose name starts with `prefix`."""
+    return [pid for pid in session_pids(session) if _read(pid, "comm").startswith(prefix)]
+
+
+def ended(pid):
+    """True once a process has ended or is being ended: its memory is gone, so is its cmdline."""
+    return _read(pid, "cmdline") == ""
+
+
+def _read(pid, file):
+    try:
+        with open(f"/proc/{pid}/{file}", encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""  # it ended while we looked
+
+
 def _stat():
     """{pid: {parent, session}} of every live process, from /proc/PID/stat (proc(5))."""
     table = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                state, parent, _, session = file.read().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue  # it ended while we looked
+        fields = _read(name, "stat").rpartition(")")[2].split()[:4]
+        if not fields:
+            continue
+        state, parent, _, session = fields
         if state not in "ZX":
             table[int(name)] = {"parent": int(parent), "session": int(session)}
     return table
@@ -88,30 +114,31 @@ def _descendants():
 
 def _shared_memory(pid):
     """Files in /dev/shm that `pid` has mapped (vLLM, OpenMP and Python put theirs there)."""
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
-            return {line.split(None, 5)[5].strip() for line in file if "/dev/shm/" in line}
-    except OSError:
-        return set()
+    lines = _read(pid, "maps").splitlines()
+    return {line.split(None, 5)[5].strip() for line in lines if "/dev/shm/" in line}
+
+
+def _unlink(files):
+    for path in files:
+        with contextlib.suppress(OSError):  # the engine may have removed it itself
+            os.unlink(path.removesuffix(" (deleted)"))
 
 
 def _signal(pid, number):
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
-def _reap(child):
-    """Collect every ended child; returns the command's exit status once it has ended."""
+def _reap(child=None):
+    """Collect the children that have ended: (are there others, exit status of `child` or None)."""
     status = None
     while True:
         try:
             pid, code = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return status
+            return False, status
         if pid == 0:
-            return status
+            return True, status
         if pid == child:
             status = os.waitstatus_to_exitcode(code)
 
@@ -135,22 +162,18 @@ class Tree:
         deadline = time.monotonic() + GRACE_S
         for pid in self.look():
             _signal(pid, signal.SIGTERM)
-        while (alive := self.look()) and time.monotonic() < deadline + GRACE_S:
+        while _reap()[0] and time.monotonic() < deadline + GRACE_S:
+            alive = self.look()
             if time.monotonic() > deadline:
                 for pid in alive:
                     _signal(pid, signal.SIGKILL)
             time.sleep(0.05)
-            _reap(None)
         self._remove_files()
 
     def _remove_files(self):
         for pid in self.pids:  # OpenMP's registration file carries the pid of its process
             self.files.update(glob.glob(f"/dev/shm/__KMP_REGISTERED_LIB_{pid}_*"))
-        for path in self.files:
-            try:
-                os.unlink(path.removesuffix(" (deleted)"))
-            except OSError:
-                pass  # the engine removed it itself
+        _unlink(self.files)
 
 
 def _die_with_parent():
@@ -158,7 +181,7 @@ def _die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main(owner_fd, command):
+def main(owner_fd, scratch, command):
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wake_in, wake_out = os.pipe()
@@ -175,11 +198,12 @@ def main(owner_fd, command):
         if wake_in in ready:
             os.read(wake_in, 4096)
         tree.look()
-        status = _reap(child.pid)
+        _, status = _reap(child.pid)
     tree.end()
+    shutil.rmtree(scratch, ignore_errors=True)
     return status if status is not None else 0
 
 
 if __name__ == "__main__":
-    code = main(int(sys.argv[1]), sys.argv[2:])
+    code = main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
     sys.exit(128 - code if code < 0 else code)

@@ -66,8 +66,9 @@ def _guidellm_row(request, status, zero, strategy):
     row = {"sent_s": sent - zero, "intended_s": intended - zero if intended else NAN,
            "text": request.get("output") or ""}
     if status != "successful":
-        said = request["info"].get("error") or "still running when the run ended"
-        return row | failed(said, outcome="error" if status == "errored" else "cut_off")
+        cut_off = status == "incomplete"
+        said = "still running when the run ended" if cut_off else request["info"].get("error")
+        return row | failed(said or "no reason given", outcome="cut_off" if cut_off else "error")
     times = [timings["first_token_iteration"] - sent, timings["last_token_iteration"] - sent]
     output_tokens = request["output_tokens"]
     return row | {**latencies(times, output_tokens or NAN), "itl_s": None, "chunk_tokens": None,

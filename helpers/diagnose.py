@@ -1,0 +1,117 @@
+"""Reads an engine's log and says what happened, why, and what to do: the text of an error."""
+
+import re
+import signal
+
+from helpers.errors import LabError
+
+# What the engine's own words mean, and what to do about it. The first that matches counts.
+ADVICE = [
+    (r"unrecognized arguments: (?P<what>.*)",
+     "This vLLM has no such flag: {what}. It may be misspelt, or from another release.",
+     "Correct it; `vllm serve --help=all` lists every flag."),
+    (r"argument (?P<what>--\S+): .*",
+     "The value given for {what} is not one that vLLM takes.",
+     "Correct it; `vllm serve --help=all` lists the choices."),
+    (r"No common block size for (?P<what>\d+)",
+     "No attention backend of this machine takes a block size of {what}.",
+     "On a CPU use a multiple of 32, or leave block_size out."),
+    (r"less than requested memory for kv",
+     "The KV cache asked for is larger than the memory that is free.",
+     "Ask for less with kv_cache_memory_bytes, or end other programs."),
+    (r"KV cache is needed, which is larger than the available",
+     "The KV cache is too small for even one request of max_model_len tokens.",
+     "Raise kv_cache_memory_bytes (or gpu_memory_utilization), or lower max_model_len."),
+    (r"No available memory for the cache blocks|Free memory on device",
+     "The weights leave no room for a KV cache within the memory budget.",
+     "Raise gpu_memory_utilization, end other programs on the GPU, or take a smaller model."),
+    (r"out of memory|OutOfMemoryError|Cannot allocate memory|DefaultCPUAllocator",
+     "The device has no memory left.",
+     "End other programs, or lower kv_cache_memory_bytes or gpu_memory_utilization."),
+    (r"[Aa]ddress already in use",
+     "Another program took the port first.", "Call serve(...) again: it takes another port."),
+    (r"No space left on device", "The disk is full.", "Free some space."),
+    (r"ModuleNotFoundError|ImportError|PackageNotFoundError",
+     "The environment is not complete.", "Run `make clean setup`."),
+]
+PHASES = [
+    ("Application startup complete", "answering"),
+    ("Starting vLLM server", "opening the port"),
+    ("KV cache size", "KV cache allocated"),
+    ("Loading weights took", "weights loaded"),
+    ("Starting to load model", "loading weights"),
+    ("Initializing a V1 LLM engine", "starting the engine core"),
+    ("non-default args", "reading the configuration"),
+]
+LINES_SHOWN = 8  # log lines shown with an error
+
+
+def phase(log):
+    """What the engine is doing now, in a few words."""
+    return next((words for mark, words in PHASES if mark in log), "importing vLLM")
+
+
+def reason(log):
+    """The engine's own reason: its last error message that is not about another error."""
+    found = None
+    for line in log.splitlines():
+        line = re.sub(r"^\(\w+ pid=\d+\)\s*", "", line)
+        line = re.sub(r"^(ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^]]*\]\s*", "", line)
+        match = re.match(r"(?:[\w.]*(?:Error|Exception): |[\w .]+: error: )(.+)", line)
+        if match and "See root cause" not in line and "EngineDeadError" not in line:
+            found = re.sub(r"^Worker failed with error '(.*?)'?(, please.*)?$", r"\1", match[1])
+    return found
+
+
+def failed_start(log, code):
+    """LabError for an engine that ended before it was ready. code: its exit status."""
+    return _error("The engine ended before it was ready", log, code)
+
+
+def died(log, code):
+    """LabError for an engine that ended, or lost its core, after it was ready."""
+    return _error("The engine died while it was serving", log, code, " Then call serve(...) again.")
+
+
+def too_slow(limit_s, tail):
+    """LabError for an engine that was not ready within its limit."""
+    return LabError(
+        f"The engine was not ready within {limit_s:g} s, and was stopped.",
+        cause="A slow disk, a busy machine, or too little memory.",
+        fix="End other programs, or call serve(..., start_limit_s=...) with a longer limit.",
+        log=tail,
+    )
+
+
+def _error(what, log, code, then=""):
+    said = reason(log)
+    cause, fix = _advice(said or log)
+    what = f"{what}{_ending(code)}." + (f" It said: {said}" if said else "")
+    tail = "\n".join(_interesting(log)[-LINES_SHOWN:])
+    return LabError(what, cause=cause, fix=fix + then, log=tail)
+
+
+def _advice(text):
+    for pattern, cause, fix in ADVICE:
+        match = re.search(pattern, text)
+        if match:
+            return cause.format(**match.groupdict()), fix
+    if "EngineDeadError" in text or "died unexpectedly" in text:
+        return "Its core was killed; often the machine ran out of memory.", "Free memory."
+    return "Not one that the course knows.", "Read the log lines below."
+
+
+def _ending(code):
+    """How a process ended: exit status, or the signal that killed it (-N, in shells 128 + N)."""
+    if not code:
+        return ""
+    if code < 0 or code > 128:
+        return f" (killed by {signal.Signals(abs(code) % 128).name})"
+    return f" (exit status {code})"
+
+
+def _interesting(log):
+    """Log lines without traceback frames, carets, usage text and our own health checks."""
+    noise = re.compile(r"^\(?\w*( pid=\d+\))?\s*(ERROR \S+ \S+ \[\S+\]\s*)?( {2,}|\^|~|$)")
+    lines = [line[:240] for line in log.splitlines() if line.strip() and not noise.match(line)]
+    return [line for line in lines if '"GET /' not in line]

@@ -1,0 +1,63 @@
+"""From requests, one row each (helpers.rows), to points: throughput and percentiles. Pure."""
+
+import numpy as np
+import pandas as pd
+
+KEYS = ["experiment", "arm", "engine", "repeat", "tool", "concurrency", "rate"]
+LATENCIES = ["ttft_s", "tpot_s", "itl_s", "e2el_s"]
+PERCENTILES = (50, 95, 99)
+
+
+def percentile(values, q):
+    """The q-th percentile (0 to 100) of the values, in their unit.
+
+    Linear interpolation between the two nearest ranks, position (n - 1) * q / 100, which is
+    numpy.percentile's default and what vllm/benchmarks/serve.py prints. NaN values do not count.
+    Raises ValueError if there is none left, or if q is not within 0 and 100.
+    """
+    values = np.asarray(values, dtype=float)
+    values = values[~np.isnan(values)]
+    if not values.size:
+        raise ValueError("there is no percentile of no values")
+    return float(np.percentile(values, q))
+
+
+def points(requests):
+    """One row per run: a group of requests with the same KEYS, as many of them as are columns.
+
+    ok, failed, cut_off: requests by outcome; all that follows is over the ok ones.
+    duration_s: from the first one sent to the last token of the last one.
+    request_per_s, output_tok_per_s, total_tok_per_s: their number, their output tokens, and
+    input and output tokens, over duration_s. in_flight: their sum of E2EL over duration_s, which
+    by Little's law is the mean number in flight.
+    mean_, p50_, p95_, p99_ of ttft_s, tpot_s, itl_s and e2el_s, in seconds; itl_s is pooled over
+    all gaps of all requests, so long answers weigh more (as in vllm/benchmarks/serve.py).
+    NaN where nothing was measured. Raises KeyError for a table without the columns of rows.py.
+    """
+    keys = [key for key in KEYS if key in requests]
+    groups = requests.groupby(keys, dropna=False, sort=False)
+    rows = [dict(zip(keys, names, strict=True)) | _point(group) for names, group in groups]
+    return pd.DataFrame(rows)
+
+
+def _point(group):
+    ok = group[group.outcome == "ok"]
+    counts = {name: int((group.outcome == outcome).sum())
+              for name, outcome in [("ok", "ok"), ("failed", "error"), ("cut_off", "cut_off")]}
+    duration_s = (ok.sent_s + ok.e2el_s).max() - ok.sent_s.min() if len(ok) else np.nan
+    output, total = ok.output_tokens.sum(), (ok.input_tokens + ok.output_tokens).sum()
+    point = {**counts, "duration_s": duration_s, "request_per_s": len(ok) / duration_s,
+             "output_tok_per_s": output / duration_s, "total_tok_per_s": total / duration_s,
+             "in_flight": ok.e2el_s.sum() / duration_s}
+    for name in LATENCIES:
+        values = _values(ok[name])
+        point[f"mean_{name}"] = float(values.mean()) if values.size else np.nan
+        for q in PERCENTILES:
+            point[f"p{q}_{name}"] = percentile(values, q) if values.size else np.nan
+    return point
+
+
+def _values(column):
+    """The finite numbers of a column; lists are pooled, None and NaN do not count."""
+    values = pd.to_numeric(column.explode(), errors="coerce").to_numpy(dtype=float)
+    return values[~np.isnan(values)]

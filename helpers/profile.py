@@ -1,0 +1,116 @@
+"""Which machine this is, decided once: model, engine flags and load sizes that fit it.
+
+LAB_PROFILE=cpu or gpu and LAB_MODEL=NAME override the choice (see `models.prepare` for names).
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, replace
+from importlib import metadata
+
+from helpers.errors import LabError
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a notebook needs to know of the machine. Lengths are tokens."""
+
+    name: str  # 'cpu' or 'gpu'
+    reason: str  # why it was chosen
+    model: str  # a name for models.prepare
+    engine_flags: dict  # vLLM's flags, defaults that the caller's flags override
+    input_len: int  # tokens in each benchmark prompt
+    output_len: int  # tokens in each benchmark answer
+    concurrency: int  # requests in flight
+    concurrencies: tuple  # the sweep
+    num_prompts: int  # requests in one benchmark point
+    warmups: int  # requests before measuring
+
+
+CPU = Profile(
+    name="cpu",
+    reason="",
+    model="smollm2-135m",
+    engine_flags={
+        "dtype": "bfloat16",
+        "max_model_len": 2048,
+        "max_num_seqs": 16,
+        "max_num_batched_tokens": 2048,
+        "kv_cache_memory_bytes": "1G",
+        "enforce_eager": True,  # without it a start takes three times as long
+    },
+    input_len=128,
+    output_len=32,
+    concurrency=8,
+    concurrencies=(1, 2, 4, 8),
+    num_prompts=16,
+    warmups=8,
+)
+
+GPU = Profile(
+    name="gpu",
+    reason="",
+    model="Qwen/Qwen3-0.6B",
+    engine_flags={
+        "dtype": "bfloat16",
+        "max_model_len": 2048,
+        "max_num_seqs": 128,
+        "max_num_batched_tokens": 2048,
+        "gpu_memory_utilization": 0.65,
+    },
+    input_len=512,
+    output_len=128,
+    concurrency=8,
+    concurrencies=(1, 2, 4, 8, 16, 32, 64),
+    num_prompts=128,
+    warmups=8,
+)
+
+
+@functools.cache
+def current():
+    """The profile of this machine; the first call prints what was chosen and why."""
+    base, reason = _choose()
+    profile = replace(base, reason=reason, model=os.environ.get("LAB_MODEL") or base.model)
+    print(f"Profile {profile.name}, model {profile.model}: {profile.reason}")
+    if profile.model.startswith("shape:"):
+        print("Random weights: speed and memory are the real model's, the text means nothing.")
+    return profile
+
+
+def _choose():
+    asked = os.environ.get("LAB_PROFILE")
+    if asked:
+        if asked not in ("cpu", "gpu"):
+            raise LabError(
+                f"LAB_PROFILE is {asked!r}.", fix="Set it to cpu or gpu, or leave it unset."
+            )
+        return {"cpu": CPU, "gpu": GPU}[asked], f"LAB_PROFILE={asked} asks for it."
+    gpu = gpu_name()
+    if gpu is None:
+        return CPU, "no NVIDIA driver answers on this machine."
+    if _cpu_build():
+        return CPU, f"there is an {gpu}, but this environment holds vLLM's CPU build."
+    return GPU, f"an NVIDIA driver answers: {gpu}."
+
+
+def gpu_name():
+    """The first GPU's name as nvidia-smi gives it, or None."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    names = answer.stdout.strip().splitlines()
+    return names[0] if answer.returncode == 0 and names else None
+
+
+def _cpu_build():
+    try:
+        return metadata.version("vllm").endswith("+cpu")
+    except metadata.PackageNotFoundError:
+        return False
