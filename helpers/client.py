@@ -14,19 +14,16 @@ import concurrent.futures
 import contextlib
 import gc
 import json
-import os
 import threading
 import urllib.request
 from time import perf_counter
 from urllib.parse import urlsplit
 
-import pandas as pd
 import uvloop
 
 from helpers.errors import LabError
 from helpers.rows import NAN, failed, from_answer, table
 
-DIRECT=1
 CONNECT_S = 0.05  # in an open loop a connection is opened so long before its request is due
 STREAMING = {"stream": True,
              "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
@@ -41,14 +38,10 @@ class Exchange(asyncio.Protocol):
 
     def connection_made(self, transport):
         self.transport = transport
-        self.descriptor = transport.get_extra_info("socket").fileno()
 
     def send(self, request):
-        """Write at once: the loop's own write would wait for its turn, behind other requests."""
         self.sent = perf_counter()
-        if DIRECT and self.transport:
-            self.transport.write(request[os.write(self.descriptor, request):])
-        elif self.transport:
+        if self.transport:
             self.transport.write(request)
 
     def data_received(self, data):
@@ -69,7 +62,7 @@ class Exchange(asyncio.Protocol):
 
 
 def stream(server, messages, *, max_tokens, temperature=0, timeout_s=600, **body):
-    """Send one request and return its row, a Series with the columns of `streams`.
+    """Send one request and return its row, a Series with the columns of helpers.rows.table.
 
     messages: a list of chat messages, or a str, which goes to /v1/completions as it is.
     body: more fields of the request (ignore_eos=True, stop=[...]). Raises LabError when the
@@ -80,7 +73,7 @@ def stream(server, messages, *, max_tokens, temperature=0, timeout_s=600, **body
     if rows[0]["outcome"] != "ok":
         raise _failure(server, f"The request to {server.url} failed: {rows[0]['error']}",
                        rows[0]["error"])
-    return pd.Series(rows[0])
+    return table(rows, tool="client", settings={}).iloc[0]
 
 
 def streams(server, prompts, *, max_tokens, concurrency=None, rate=None, temperature=0,
@@ -111,10 +104,10 @@ def _run(server, prompts, *, concurrency, body, timeout_s, rate=None):
     """Rows of all requests, from a loop in a thread of its own; an interrupt ends them."""
     requests = [_request(server, prompt, body) for prompt in prompts]
     address = urlsplit(server.url)
-    result, stop = concurrent.futures.Future(), []
+    result, running = concurrent.futures.Future(), []
 
     async def main():
-        stop.append((asyncio.get_running_loop(), asyncio.current_task()))
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await _exchange_all(address, requests, concurrency, rate, timeout_s)
 
     def work():
@@ -128,11 +121,13 @@ def _run(server, prompts, *, concurrency, body, timeout_s, rate=None):
         thread.start()
         try:
             started, exchanges = result.result()
-            thread.join()
         except KeyboardInterrupt:
-            for loop, task in stop:
-                loop.call_soon_threadsafe(task.cancel)
+            for loop, task in running:
+                with contextlib.suppress(RuntimeError):  # it has just ended by itself
+                    loop.call_soon_threadsafe(task.cancel)
             raise
+        finally:
+            thread.join(5)
     return [_row(index, exchange, started, rate) for index, exchange in enumerate(exchanges)]
 
 

@@ -41,7 +41,7 @@ def points(requests):
 
 
 def _point(group):
-    ok = group[group.outcome == "ok"]
+    ok = group[group["outcome"] == "ok"]
     counts = {name: int((group.outcome == outcome).sum())
               for name, outcome in [("ok", "ok"), ("failed", "error"), ("cut_off", "cut_off")]}
     duration_s = (ok.sent_s + ok.e2el_s).max() - ok.sent_s.min() if len(ok) else np.nan

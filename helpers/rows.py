@@ -61,6 +61,13 @@ def from_answer(arrivals, *, sent):
     """
     if not arrivals:
         return failed("the server closed the connection without an answer")
+    try:
+        return _answer(arrivals, sent)
+    except ValueError as problem:
+        return failed(f"the answer cannot be read ({problem})")
+
+
+def _answer(arrivals, sent):
     status, complete, body = _http(arrivals)
     if status != 200:
         return failed(f"HTTP {status}: {_message(b''.join(data for _, data in body))}")

@@ -1,0 +1,95 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import metrics
+from helpers.rows import failed, latencies, table
+
+
+def request(*, sent_s, times, tokens, input_tokens=10):
+    return {"intended_s": math.nan, "sent_s": sent_s, "chunk_tokens": None, "outcome": "ok",
+            "error": "", "input_tokens": input_tokens, "output_tokens": tokens,
+            **latencies(times, tokens)}
+
+
+def frame(rows):
+    return table(rows, tool="client", settings={})
+
+
+def test_percentile_is_linear_between_ranks():
+    assert metrics.percentile([4, 1, 3, 2], 50) == 2.5
+    assert metrics.percentile([10, 20], 95) == pytest.approx(19.5)
+    assert metrics.percentile([10, math.nan, 20], 0) == 10
+    assert metrics.percentile([7], 99) == 7
+
+
+@pytest.mark.parametrize("values, q", [([], 50), ([math.nan], 50), ([1, 2], 101), ([1, 2], -1)])
+def test_percentile_refuses_what_has_none(values, q):
+    with pytest.raises(ValueError):
+        metrics.percentile(values, q)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.floats(0, 100))
+def test_percentile_stays_within_the_values_and_agrees_with_numpy(values, q):
+    found = metrics.percentile(values, q)
+    assert min(values) - 1e-6 <= found <= max(values) + 1e-6
+    assert found == pytest.approx(np.percentile(values, q))
+
+
+def test_points_of_two_requests_worked_out_by_hand():
+    requests = frame([request(sent_s=0.5, times=[0.1, 0.2, 0.4], tokens=4),
+                      request(sent_s=1.0, times=[0.2, 0.5], tokens=2, input_tokens=30),
+                      {"sent_s": 0.0, "intended_s": math.nan, **failed("no connection")},
+                      {"sent_s": 9.0, "intended_s": math.nan, **failed("late", outcome="cut_off")}])
+    (point,) = metrics.points(requests).to_dict("records")
+    assert (point["ok"], point["failed"], point["cut_off"]) == (2, 1, 1)
+    assert point["duration_s"] == pytest.approx(1.0)  # from 0.5 to 1.5: ok requests only
+    assert point["request_per_s"] == pytest.approx(2)
+    assert point["output_tok_per_s"] == pytest.approx(6)
+    assert point["total_tok_per_s"] == pytest.approx(46)
+    assert point["in_flight"] == pytest.approx(0.9)
+    assert point["mean_ttft_s"] == pytest.approx(0.15)
+    assert point["p50_ttft_s"] == pytest.approx(0.15)
+    assert point["mean_tpot_s"] == pytest.approx((0.1 + 0.3) / 2)
+    assert point["mean_itl_s"] == pytest.approx((0.1 + 0.2 + 0.3) / 3)  # pooled
+    assert point["p95_e2el_s"] == pytest.approx(0.4 + 0.95 * 0.1)
+    assert point["tool"] == "client" and point["repeat"] == 0
+
+
+def test_points_has_a_row_for_each_run_and_keeps_the_columns_that_tell_them_apart():
+    one = frame([request(sent_s=0, times=[0.1, 0.2], tokens=2)])
+    both = pd.concat([one.assign(concurrency=1), one.assign(concurrency=2, repeat=1)])
+    points = metrics.points(both)
+    assert list(points.concurrency) == [1, 2] and list(points.repeat) == [0, 1]
+    assert "rate" not in points
+
+
+def test_points_without_a_single_success_is_nan_not_a_crash():
+    points = metrics.points(frame([{"sent_s": 0.0, "intended_s": math.nan, **failed("gone")}]))
+    assert points.failed[0] == 1 and math.isnan(points.output_tok_per_s[0])
+    assert math.isnan(points.p99_itl_s[0])
+
+
+def test_a_tool_that_keeps_no_gaps_has_no_itl():
+    rows = [request(sent_s=0, times=[0.1, 0.2], tokens=2) | {"itl_s": None}]
+    assert math.isnan(metrics.points(frame(rows)).mean_itl_s[0])
+
+
+def test_points_says_which_column_is_missing():
+    with pytest.raises(KeyError):
+        metrics.points(pd.DataFrame({"tool": ["x"]}))
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.floats(0.01, 5), st.floats(0, 1))
+def test_a_closed_loop_closes(concurrency, rounds, e2el_s, head):
+    """requests x mean E2EL / concurrency = duration, where every place is always taken."""
+    rows = [request(sent_s=turn * e2el_s, times=[head * e2el_s, e2el_s], tokens=5)
+            for turn in range(rounds) for _ in range(concurrency)]
+    (point,) = metrics.points(frame(rows)).to_dict("records")
+    assert point["ok"] * point["mean_e2el_s"] / concurrency == pytest.approx(point["duration_s"])
+    assert point["in_flight"] == pytest.approx(concurrency)
+    assert point["mean_tpot_s"] * 4 == pytest.approx(point["mean_e2el_s"] - point["mean_ttft_s"])
