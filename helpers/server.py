@@ -26,6 +26,9 @@ DEFAULT_ENV = {
     "HF_HUB_OFFLINE": "1",  # the model is a folder: nothing is fetched
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
 }
+# Without it the first request for logprobs compiles a kernel: a pause, and the end of the engine
+# on a machine that has no C++ compiler.
+EAGER_ENV = {"TORCH_COMPILE_DISABLE": "1"}
 _live = {}  # name -> Server
 
 
@@ -73,7 +76,8 @@ class Server:
         self.model = names if isinstance(names, str) else names[0]
         arguments = ["serve", path, "--host", "127.0.0.1", "--port", str(self.port)]
         arguments += to_arguments(flags)
-        self._env = DEFAULT_ENV | (env or {})
+        eager = EAGER_ENV if flags.get("enforce_eager") else {}
+        self._env = DEFAULT_ENV | eager | (env or {})
         self.command = shell_command(["vllm", *arguments], self._env)
         self.log_path = LOGS / f"{name}-{self.port}.log"
         self._was_ready = self._stopped = False
