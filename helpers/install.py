@@ -35,7 +35,7 @@ PINS = {
 
 
 class Job:
-    """One set-up: its environment, what was chosen for it, its steps, and which of them are done."""
+    """One set-up: its environment, what was chosen for it, its steps and which are done."""
 
     def __init__(self, name, env):
         self.root, self.venv = ROOT, ROOT / FOLDERS[name]

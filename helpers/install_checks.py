@@ -17,7 +17,7 @@ ROOM_GB = {"cpu": 8, "gpu": 25, "compress": 5}  # the environment, and what pip 
 TMP_GB = 2
 GLIBC = (2, 34)
 
-# A candidate prints its version, the interpreter behind it (of a venv or a shim), if it makes venvs.
+# A candidate prints its version, the interpreter behind a venv or shim, and if it can make venvs.
 ASK = (
     "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2]);"
     "print(getattr(sys, '_base_executable', sys.executable));"
@@ -83,8 +83,8 @@ def check_room(folder, profile):
     free, need = shutil.disk_usage(folder).free / 1e9, ROOM_GB[profile] - size(folder) / 1e9
     if free < need:
         raise Problem(
-            f"Not enough room on the disk: {need:.1f} GB are needed in {folder}, {free:.1f} are free.",
-            fix="Free some space (pip cache purge often helps), or clone the course to a larger disk.",
+            f"Not enough disk: {need:.1f} GB are needed in {folder}, {free:.1f} are free.",
+            fix="Free some space (pip cache purge may help), or clone to a larger disk.",
         )
     tmp = tempfile.gettempdir()
     free = shutil.disk_usage(tmp).free / 1e9

@@ -68,7 +68,7 @@ def end(job, text=""):
 
 
 def run(job, command):
-    """Run a command, its output to setup.log; (exit status, output). On a terminal, seconds count."""
+    """Run a command, its output to setup.log; (exit status, output)."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     env.update(PIP_USER="0", PIP_NO_INPUT="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
     with open(str(job.venv / "setup.log"), "a+b") as log:
@@ -174,7 +174,7 @@ def no_torch(job, version):
         f"{TORCH} could not be had for Python {version}.",
         cause=f"{TORCH_INDEX} cannot be reached." if cut_off else "no wheel for this Python.",
         fix="Let pip reach that index, or download the wheel into a folder and run "
-        "PIP_FIND_LINKS=/that/folder make setup. Or try another Python: PYTHON=python3.12 make setup.",
+        "PIP_FIND_LINKS=/that/folder make setup. Another Python: PYTHON=python3.12 make setup.",
     )
 
 
