@@ -12,11 +12,13 @@ from pathlib import Path
 
 from helpers import supervisor
 from helpers.errors import LabError
+from helpers.progress import Line
 
 RESULTS = Path(__file__).parents[1] / "results"
 ENV = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "VLLM_LOGGING_LEVEL": "ERROR",
        "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": "1"}
 START_S, STOP_S = 300, 5  # how long imports may take; how long an interrupted run may take to end
+COMMAND = [sys.executable, "-m", "helpers.bench_worker"]
 _lock = threading.Lock()
 _live = []  # the worker, or nothing
 
@@ -29,8 +31,7 @@ class Worker:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         self.log_path.write_bytes(b"")
         self.process = supervisor.start(
-            [sys.executable, "-m", "helpers.bench_worker"], env=os.environ | ENV,
-            log_path=self.log_path, cwd=Path(__file__).parents[1],
+            COMMAND, env=os.environ | ENV, log_path=self.log_path, cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.received, self.pid = b"", None
 
@@ -73,10 +74,18 @@ class Worker:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-15:])
 
 
-def start_worker():
-    """Start the worker, if none runs, and return at once: its imports overlap what you do next."""
+def start_worker(*, wait=False):
+    """Start the worker, if none runs, and return at once: its imports overlap what you do next.
+
+    wait: return when they are done, for a measurement that a busy core would disturb.
+    """
     with _lock:
-        _current()
+        worker = _current()
+        if wait:
+            try:
+                worker.ready(Line())
+            except (EOFError, OSError) as error:
+                raise _ended(worker) from error
 
 
 def stop_worker():
@@ -99,16 +108,14 @@ def run(flags, *, line, text, timeout_s):
             worker.process.stdin.write(json.dumps(flags).encode() + b"\n")
             worker.process.stdin.flush()
             reply, usable = worker.answer(line, text, timeout_s), True
-        except (EOFError, OSError) as error:
-            raise LabError("The bench worker ended in the middle of a run.",
-                           fix="Run the cell again: a new worker starts.",
-                           log=worker.log_tail()) from error
-        except TimeoutError as error:
+        except TimeoutError as error:  # an OSError too: it must come first
             usable = worker.pid is not None and worker.interrupt(line)
             raise LabError(f"vllm bench was not done after {timeout_s:.0f} s.",
                            cause="The server is slower than the load that was asked for, or stuck.",
                            fix="Ask for fewer or shorter requests, or give more timeout_s.",
                            log=worker.log_tail()) from error
+        except (EOFError, OSError) as error:
+            raise _ended(worker) from error
         except KeyboardInterrupt:
             usable = worker.pid is not None and worker.interrupt(line)
             raise
@@ -119,6 +126,12 @@ def run(flags, *, line, text, timeout_s):
     if reply["error"]:
         raise LabError(f"vllm bench failed: {reply['error']}", log=worker.log_tail())
     return reply["report"]
+
+
+def _ended(worker):
+    done = "in the middle of a run" if worker.pid else "while it started"
+    return LabError(f"The bench worker ended {done}.", log=worker.log_tail(),
+                    fix="Run the cell again: a new worker starts.")
 
 
 def _current():

@@ -21,6 +21,12 @@ from helpers.tool_files import read_guidellm, read_vllm_bench
 __all__ = ["guidellm", "read_guidellm", "read_vllm_bench", "start_worker", "stop_worker", "sweep",
            "vllm_bench"]
 
+# GuideLLM takes ten processes by default: on a small machine they take its cores and memory.
+GUIDELLM_ENV = {
+    "GUIDELLM__MAX_WORKER_PROCESSES": str(max(1, min(10, (os.cpu_count() or 1) // 2))),
+    "COLUMNS": "200", "NO_COLOR": "1",
+}
+
 
 def vllm_bench(server, *, input_len, output_len, concurrency, num_prompts, seed,
                request_rate=float("inf"), warmups=0, timeout_s=1800):
@@ -110,10 +116,11 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
              "--seed", f"kind=static,value={seed}",
              "--output", f"kind=json,path={path}", "--disable-progress"]
     line, text = Line(), f"GuideLLM: {profile.replace(',', ', ')}, for {seconds} s"
-    log = _run_guidellm(flags, path, line, text, limit_s=seconds + 300)
+    report = _run_guidellm(flags, path, line, text, limit_s=seconds + 300)
     requests = read_guidellm(path)
     requests.attrs.update(
-        command=shlex.join(["guidellm", *flags]), file=str(path), report=log,
+        command=shlex.join([*map("=".join, GUIDELLM_ENV.items()), "guidellm", *flags]),
+        file=str(path), report=report,
         settings={"rate": rate, "concurrency": concurrency, "seconds": seconds, "seed": seed,
                   "prompt_tokens": prompt_tokens, "output_tokens": output_tokens})
     return _checked(requests, server, line, text)
@@ -122,8 +129,7 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
 def _run_guidellm(flags, path, line, text, limit_s):
     """Run the tool to its end and return what it printed; whatever happens, it is ended."""
     log = path.with_name("log.txt")
-    environment = os.environ | bench_owner.ENV | {"GUIDELLM__MAX_WORKER_PROCESSES": "1",
-                                                  "COLUMNS": "200", "NO_COLOR": "1"}
+    environment = os.environ | bench_owner.ENV | GUIDELLM_ENV
     process = supervisor.start([sys.executable, "-m", "guidellm", *flags], env=environment,
                                log_path=log, cwd=path.parent)
     try:

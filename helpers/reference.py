@@ -17,12 +17,14 @@ import sys
 import tempfile
 import urllib.request
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from helpers import supervisor
 from helpers.errors import LabError
 
 
+@lru_cache
 def schedule(tokens, *, first_s, gap_s, tokens_per_chunk):
     """[(seconds after arrival, tokens)] of each chunk of an answer of `tokens` tokens."""
     ends = [0, *range(tokens_per_chunk, tokens - 1, tokens_per_chunk)]
@@ -37,7 +39,8 @@ def count_tokens(prompt):
     """Tokens of a prompt by the server's own tokenizer: one a character, ' x' together."""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], dict):
         prompt = "".join(map(_content, prompt))
-    return len(prompt) if isinstance(prompt, list) else len(re.findall(r" [a-z]|[\s\S]", prompt))
+    pairs = 0 if isinstance(prompt, list) else len(re.findall(" [a-z]", prompt))
+    return len(prompt) - pairs
 
 
 def _content(message):

@@ -49,22 +49,24 @@ def read_guidellm(path):
     data = _load(path, kind="GuideLLM", key="benchmarks")
     rows = []
     for benchmark in data["benchmarks"]:
-        zero = benchmark["start_time"]
-        for status in ("successful", "errored", "incomplete"):
-            rows += [_guidellm_row(request, status, zero, benchmark["config"]["strategy"])
-                     for request in benchmark["requests"].get(status) or []]
-    rows.sort(key=lambda row: row["sent_s"])
+        strategy = benchmark["config"]["strategy"]
+        found = [_guidellm_row(request, status, strategy)
+                 for status in ("successful", "errored", "incomplete")
+                 for request in benchmark["requests"].get(status) or []]
+        zero = min((min(row["sent_s"], row["intended_s"]) for row in found), default=0.0)
+        rows += [row | {"sent_s": row["sent_s"] - zero, "intended_s": row["intended_s"] - zero}
+                 for row in sorted(found, key=lambda row: row["sent_s"])]
     strategy = data["benchmarks"][0]["config"]["strategy"] if data["benchmarks"] else {}
     settings = {"concurrency": strategy.get("streams"), "rate": strategy.get("rate")}
     return table(rows, tool="guidellm", settings=settings)
 
 
-def _guidellm_row(request, status, zero, strategy):
+def _guidellm_row(request, status, strategy):
+    """One row, its sent_s and intended_s still on GuideLLM's clock (seconds since 1970)."""
     timings = request["info"]["timings"]
-    sent = timings.get("request_start") or timings.get("resolve_start") or zero
-    intended = timings.get("targeted_start") if strategy.get("rate") else None
-    row = {"sent_s": sent - zero, "intended_s": intended - zero if intended else NAN,
-           "text": request.get("output") or ""}
+    sent = timings.get("request_start") or timings.get("resolve_start") or timings["queued"]
+    row = {"sent_s": sent, "text": request.get("output") or "",
+           "intended_s": timings["targeted_start"] if strategy.get("rate") else NAN}
     if status != "successful":
         cut_off = status == "incomplete"
         said = "still running when the run ended" if cut_off else request["info"].get("error")
