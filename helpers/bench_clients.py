@@ -76,6 +76,14 @@ def compare_clients(*, streams=8, requests=24, tokens_per_chunk=1, repeats=1,
     return pd.DataFrame(rows)
 
 
+def summary(compared):
+    """The runs of each tool in one row, means of the repeats, in ms: ready to show."""
+    keys = ["streams", "tokens_per_chunk", "figure", "tool"]
+    names = ["mean_s", "p99_s", "max_s", "server_mean_s", "server_p99_s"]
+    table = compared.groupby(keys, sort=False)[names].mean() * 1000
+    return table.round(3).rename(columns=lambda name: name.removesuffix("_s") + "_ms")
+
+
 def figures(compared, *, bars_s=None):
     """One row a figure, in ms: its bar, then |measured - true| of each tool as 'mean (p99)'.
 

@@ -15,13 +15,12 @@ import contextlib
 import gc
 import json
 import threading
-import urllib.request
 from time import perf_counter
 from urllib.parse import urlsplit
 
 import uvloop
 
-from helpers.errors import LabError
+from helpers.refusal import explain
 from helpers.rows import NAN, failed, from_answer, table
 
 CONNECT_S = 0.05  # in an open loop a connection is opened so long before its request is due
@@ -71,7 +70,7 @@ def stream(server, messages, *, max_tokens, temperature=0, timeout_s=600, **body
     rows = _run(server, [messages], concurrency=1, timeout_s=timeout_s,
                 body={"max_tokens": max_tokens, "temperature": temperature, **body})
     if rows[0]["outcome"] != "ok":
-        raise _failure(server, f"The request to {server.url} failed: {rows[0]['error']}",
+        raise explain(server, f"The request to {server.url} failed: {rows[0]['error']}",
                        rows[0]["error"])
     return table(rows, tool="client", settings={}).iloc[0]
 
@@ -93,7 +92,7 @@ def streams(server, prompts, *, max_tokens, concurrency=None, rate=None, tempera
                 timeout_s=timeout_s,
                 body={"max_tokens": max_tokens, "temperature": temperature, **body})
     if rows and all(row["outcome"] != "ok" for row in rows):
-        raise _failure(server, f"All {len(rows)} requests to {server.url} failed; "
+        raise explain(server, f"All {len(rows)} requests to {server.url} failed; "
                        f"the first: {rows[0]['error']}", rows[0]["error"])
     settings = {"concurrency": concurrency, "rate": rate, "max_tokens": max_tokens,
                 "temperature": temperature, **body}
@@ -194,33 +193,6 @@ def _row(index, exchange, started, rate):
     if exchange.failure:
         return row | failed(exchange.failure)
     return row | from_answer(exchange.arrivals, sent=exchange.sent)
-
-
-def _failure(server, what, error):
-    """The LabError for a failed request: what the reader can do about it."""
-    log = server.log_tail(20) if hasattr(server, "log_tail") else ""
-    if error.startswith("HTTP 404"):
-        return LabError(what, cause=f"{server.model!r} is not served there. {_served(server)}",
-                        fix="Ask for a name that is served.")
-    if error.startswith("HTTP 4"):
-        return LabError(what, cause="The engine refused the request, for the reason above.",
-                        fix="Change the request: its length, or a field that is not known.")
-    if "no connection" in error:
-        return LabError(what, cause="Nothing listens there: the server has ended or never started.",
-                        fix="Start it again: server = serve(...).", log=log)
-    return LabError(what, cause="The engine may have stopped or be overloaded.",
-                    fix="Look at server.log_tail(50), and start the server again if it has ended.",
-                    log=log)
-
-
-def _served(server):
-    """What the server's own list of models says."""
-    try:
-        with urllib.request.urlopen(f"{server.url}/v1/models", timeout=5) as answer:
-            names = [model["id"] for model in json.load(answer)["data"]]
-        return f"It serves: {', '.join(names)}."
-    except (OSError, ValueError, KeyError):
-        return "It does not say what it serves."
 
 
 @contextlib.contextmanager

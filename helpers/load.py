@@ -16,6 +16,7 @@ from helpers import bench_owner, supervisor
 from helpers.bench_owner import RESULTS, start_worker, stop_worker
 from helpers.errors import LabError
 from helpers.progress import Line
+from helpers.refusal import explain
 from helpers.tool_files import read_guidellm, read_vllm_bench
 
 __all__ = ["guidellm", "read_guidellm", "read_vllm_bench", "start_worker", "stop_worker", "sweep",
@@ -166,9 +167,6 @@ def _checked(requests, server, line, text):
     line.done(f"{text}: {ok} of {len(requests)} done in {line.elapsed_s:.0f} s")
     if not ok:
         error = next(filter(None, requests.error), "it sent none")
-        log = server.log_tail(20) if hasattr(server, "log_tail") else ""
-        raise LabError(f"All {len(requests)} requests of {requests.attrs['tool']} failed: {error}",
-                       cause="The server has ended, or refuses such requests.",
-                       fix="Try one by hand: client.stream(server, 'Hello', max_tokens=4).",
-                       log=log)
+        what = f"All {len(requests)} requests of {requests.attrs['tool']} failed: {error}"
+        raise explain(server, what, error)
     return requests
