@@ -156,8 +156,8 @@ class Runner:
         elif isinstance(error, DeadKernelError):
             said = [line for line in log.read_text(errors="replace").splitlines()
                     if "over TCP without encryption" not in line]
-            outcome.fail("failed", "\n".join(["The kernel died in this cell: it was killed, ran out "
-                                              "of memory or crashed.", *said[-8:]]), cell)
+            what = "The kernel died in this cell: killed, out of memory, or a crash."
+            outcome.fail("failed", "\n".join([what, *said[-8:]]), cell)
         else:
             outcome.fail("failed", f"{type(error).__name__}: {error}", cell)
 
