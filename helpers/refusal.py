@@ -9,7 +9,7 @@ from helpers.errors import LabError
 def explain(server, what, error):
     """The LabError for a request that failed with this error text; `what` is its first line."""
     log = server.log_tail(20) if hasattr(server, "log_tail") else ""
-    if error.startswith("HTTP 404"):
+    if error.startswith("HTTP 404") or error == "Not Found":  # vllm bench keeps the words only
         return LabError(what, cause=f"{server.model!r} is not served there. {_served(server)}",
                         fix="Ask for a name that is served.")
     if error.startswith("HTTP 4"):
