@@ -1,7 +1,8 @@
 """The figures of the course: f(data, *, ax=None) -> Axes. Pure: nothing is read or measured here.
 
 About 6 by 3.5 inches, units on the axes. The same configuration has the same colour in every
-figure. A caption (machine, model) is drawn where the data carries one in `.attrs["caption"]`.
+figure. The caption says on which machine and model: `label(...)` sets it for a notebook, and
+data that carries one in `.attrs["caption"]` brings its own.
 """
 
 import matplotlib.pyplot as plt
@@ -12,17 +13,26 @@ SIZE = (6, 3.5)
 COLOURS = {
     "ttft": "#0072B2", "tpot": "#D55E00", "itl": "#E69F00", "e2el": "#009E73",
     "throughput": "#000000", "prefill": "#0072B2", "decode": "#D55E00",
-    "client": "#0072B2", "vllm bench": "#D55E00", "guidellm": "#009E73", "truth": "#000000",
-    "weights": "#0072B2", "card": "#999999", "cold": "#0072B2", "warm": "#D55E00",
-    "intended": "#CC79A7", "sent": "#56B4E9", "free": "#009E73", "used": "#CC79A7",
+    "client": "#0072B2", "vllm bench": "#D55E00", "guidellm": "#009E73",
+    "weights": "#0072B2", "card": "#999999", "free": "#009E73",
+    "same seed": "#D55E00", "fresh seed": "#0072B2",
 }
 
 
-def axes(ax=None, *, caption=""):
+_label = [""]
+
+
+def label(caption):
+    """The caption of the figures that follow, unless their data carries its own."""
+    _label[0] = caption
+
+
+def axes(ax=None, *, data=None):
     """The axes to draw on, new ones of the course's size if none are given."""
     if ax is None:
         _, ax = plt.subplots(figsize=SIZE, layout="constrained")
     ax.spines[["top", "right"]].set_visible(False)
+    caption = getattr(data, "attrs", {}).get("caption") or _label[0]
     if caption:
         ax.annotate(caption, (0, 1), xytext=(0, 4), xycoords="axes fraction", va="bottom",
                     textcoords="offset points", fontsize=7, color="#666666")
@@ -48,7 +58,7 @@ def timeline(row, *, ax=None):
 
     row: a request with chunk_times_s (seconds since it was sent), ttft_s and e2el_s.
     """
-    ax = axes(ax, caption=row.attrs.get("caption", ""))
+    ax = axes(ax, data=row)
     times = row["chunk_times_s"]
     ax.axvspan(0, row["ttft_s"], color=COLOURS["prefill"], alpha=0.12, lw=0)
     ax.plot(times, [0] * len(times), "o", ms=4, color=COLOURS["decode"])
@@ -71,7 +81,7 @@ def _span(ax, start, end, height, label, colour):
 
 def latency(points, *, ax=None):
     """TTFT (median and 95th percentile) and TPOT (median) against requests in flight, in ms."""
-    ax = axes(ax, caption=points.attrs.get("caption", ""))
+    ax = axes(ax, data=points)
     lines = [("p50_ttft_s", "ttft", "-", "TTFT, median"), ("p95_ttft_s", "ttft", ":", "TTFT, p95"),
              ("p50_tpot_s", "tpot", "-", "TPOT, median")]
     for column, colour, style, label in lines:
@@ -81,14 +91,15 @@ def latency(points, *, ax=None):
         ax.fill_between(middle.index, grouped.min() * 1000, grouped.max() * 1000,
                         color=COLOURS[colour], alpha=0.15, lw=0)
     _powers_of_two(ax, sorted(points.concurrency.unique()))
-    ax.set(xlabel="requests in flight", ylabel="milliseconds", ylim=(0, None))
+    ax.set(xlabel="requests in flight", ylabel="milliseconds (logarithmic)", yscale="log")
+    ax.yaxis.set_major_formatter(ScalarFormatter())
     ax.legend(frameon=False, fontsize=8)
     return ax
 
 
 def throughput(points, *, ax=None):
     """Output tokens a second against requests in flight; the band is the spread of repeats."""
-    ax = axes(ax, caption=points.attrs.get("caption", ""))
+    ax = axes(ax, data=points)
     grouped = points.groupby("concurrency").output_tok_per_s
     middle = grouped.median()
     ax.plot(middle.index, middle, marker="o", color=COLOURS["throughput"])
@@ -106,7 +117,7 @@ def _powers_of_two(ax, ticks):
 
 def clients(compared, *, ax=None):
     """Reported minus true, in ms, for each tool and figure (see bench_clients.summary)."""
-    ax = axes(ax, caption=compared.attrs.get("caption", ""))
+    ax = axes(ax, data=compared)
     table = compared.pivot_table(index="figure", columns="tool", values="mean_s", sort=False) * 1000
     table.plot.bar(ax=ax, rot=0, color=[COLOURS[tool] for tool in table], width=0.8)
     ax.set(xlabel="", ylabel="mean error (ms, logarithmic)", yscale="log")
@@ -127,11 +138,19 @@ def arms(groups, *, ax=None, ylabel="TTFT (ms)"):
     return ax
 
 
+def in_order(values, *, ax=None, ylabel="TTFT (ms)"):
+    """One value for each request, in the order in which they were sent."""
+    ax = axes(ax)
+    ax.plot(range(1, len(values) + 1), values, "o-", ms=4, color=COLOURS["ttft"])
+    ax.set(xlabel="request", ylabel=ylabel, ylim=(0, None))
+    return ax
+
+
 def queue(requests, *, ax=None):
-    """TTFT against the time at which each request was meant to be sent, a line an arm."""
-    ax = axes(ax, caption=requests.attrs.get("caption", ""))
+    """Wait for the first token (wait_s) against the time a request was meant for, by arm."""
+    ax = axes(ax, data=requests)
     for at, (arm, rows) in enumerate(requests.groupby("arm", sort=False)):
-        ax.plot(rows.intended_s, rows.wait_s, "o-", ms=3, label=arm, color=f"C{at}")
+        ax.plot(rows.intended_s, rows.wait_s, "o", ms=3.5, label=arm, color=f"C{at}")
     ax.set(xlabel="intended send time (s)", ylabel="first token after that (s)", ylim=(0, None))
     ax.legend(frameon=False, fontsize=8)
     return ax

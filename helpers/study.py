@@ -15,8 +15,6 @@ from helpers.errors import LabError
 CSV = Path(__file__).resolve().parent.parent / "data" / "study.csv"
 SOURCES = {"study": "the engine-sharing study", "tutorial": "the classroom tutorial"}
 
-pd.set_option("display.max_colwidth", None)  # a note is a sentence: show all of it
-
 
 @cache
 def _rows():
@@ -58,23 +56,42 @@ def value(key):
     return row(key)["value"]
 
 
-def table(*keys, notebook=None, prefix=None):
-    """Rows as a DataFrame to show: the keys given, then those of a notebook or a key prefix.
+def table(*keys, prefix=None):
+    """Rows as a table to show: those of the keys, then those whose key starts with `prefix`.
 
-    Columns: what it is, value, unit, source and, where there is one, hardware.
-    Raises LabError where a key is unknown or nothing is selected.
+    Columns: what it is, the flag where it is one, what the text says (value and unit), and the
+    hardware where it is named. Returns a pandas Styler; its DataFrame is `.data`. Raises LabError
+    where a key is unknown or nothing is selected.
     """
     rows = [row(key) for key in keys]
-    rows += [r for r in _rows().values() if r["key"] not in keys and _asked(r, notebook, prefix)]
+    if prefix is not None:
+        rows += [r for r in _rows().values() if r["key"].startswith(prefix)]
     if not rows:
-        raise LabError(f"data/study.csv has no rows for notebook={notebook!r}, prefix={prefix!r}.")
-    frame = pd.DataFrame(rows, dtype=object).set_index("key")  # object: 128 stays an int
-    frame["source"] = frame["source"].map(SOURCES)
-    frame = frame.rename(columns={"note": "what it is"})
-    hardware = ["hardware"] if frame["hardware"].any() else []
-    return frame[["what it is", "value", "unit", "source", *hardware]]
+        raise LabError(f"data/study.csv has no row whose key starts with {prefix!r}.")
+    return left_aligned(pd.DataFrame([_shown(r) for r in rows]))
 
 
-def _asked(row, notebook, prefix):
-    """True where the row belongs to the notebook or its key starts with the prefix."""
-    return row["notebook"] == notebook or (prefix and row["key"].startswith(prefix))
+def left_aligned(frame):
+    """The frame as a Styler with its text to the left and no index; empty columns left out."""
+    styler = frame.loc[:, (frame != "").any()].style.hide(axis="index")
+    return styler.set_table_styles([{"selector": "th, td", "props": "text-align: left"}])
+
+
+def _shown(row):
+    """One row as a reader sees it."""
+    value = row["value"]
+    number = f"{value:,}" if isinstance(value, int) and value >= 10_000 else value
+    return {
+        "what it is": row["note"],
+        "flag": _flag(row["key"]),
+        SOURCES[row["source"]]: f"{number} {row['unit']}".strip(),
+        "hardware": row["hardware"],
+    }
+
+
+def _flag(key):
+    """study_serve_flag_max_num_seqs is --max-num-seqs; a variable or a program is no flag."""
+    _, found, name = key.partition("_flag_")
+    if not found or name == "tool" or name.startswith("env_"):
+        return ""
+    return "--" + name.replace("_", "-")
