@@ -12,7 +12,7 @@ import pandas as pd
 import psutil
 from huggingface_hub import constants
 
-from helpers import models, ports, profile, server
+from helpers import command, models, ports, profile
 from helpers.errors import LabError
 
 
@@ -33,7 +33,7 @@ def _python():
 
 def _engine():
     try:
-        return ["vLLM", bool(server.vllm_executable()), metadata.version("vllm"), "make setup"]
+        return ["vLLM", bool(command.vllm_executable()), metadata.version("vllm"), "make setup"]
     except (LabError, metadata.PackageNotFoundError):
         return ["vLLM", False, "not installed", "make setup"]
 
