@@ -19,11 +19,14 @@ def to_arguments(flags):
             continue
         if value is True or value is False:
             arguments.append(flag if value else flag.replace("--", "--no-", 1))
-        elif isinstance(value, (list, tuple)):
-            arguments += [flag, *map(str, value)]
         else:
-            arguments += [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+            values = value if isinstance(value, (list, tuple)) else [value]
+            arguments += [flag, *map(_text, values)]
     return arguments
+
+
+def _text(value):
+    return json.dumps(value, default=str) if isinstance(value, dict) else str(value)
 
 
 def shell_command(command, env):
@@ -41,8 +44,14 @@ def shell_command(command, env):
 
 def vllm_executable():
     """LAB_VLLM, or the `vllm` beside this Python, or the one on the path."""
+    asked = os.environ.get("LAB_VLLM")
+    if asked and not os.access(asked, os.X_OK):
+        raise LabError(f"LAB_VLLM is {asked!r}, which is not a program.",
+                       cause="It was moved, or never there.",
+                       fix="Unset LAB_VLLM, or set it to the path of a vllm command.")
     beside = Path(sys.executable).with_name("vllm")
-    found = os.environ.get("LAB_VLLM") or (str(beside) if beside.exists() else shutil.which("vllm"))
+    found = asked or (str(beside) if beside.exists() else shutil.which("vllm"))
     if found is None:
-        raise LabError("The command vllm is not installed here.", fix="Run `make setup`.")
+        raise LabError("The command vllm is not installed here.",
+                       cause="This Python is not the course's own.", fix="Run `make setup`.")
     return found

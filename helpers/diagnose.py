@@ -44,6 +44,9 @@ PHASES = [
     ("non-default args", "reading the configuration"),
 ]
 LINES_SHOWN = 8  # log lines shown with an error
+NOISE = re.compile(  # frames and carets; usage; what is no reason; our own questions
+    r"\s{2,}|\s*[\^~|+-]+$|Traceback \(most|usage: "
+    r"|.*(DeprecationWarning|resource_tracker|See root cause|\"GET /(health|metrics|v1/models))")
 
 
 def phase(log):
@@ -69,35 +72,44 @@ def failed_start(log, code):
 
 
 def died(log, code):
-    """LabError for an engine that ended, or lost its core, after it was ready."""
+    """LabError for an engine that ended after it was ready; log: since it was last well."""
     return _error("The engine died while it was serving", log, code, " Then call serve(...) again.")
 
 
-def too_slow(limit_s, tail):
+def too_slow(limit_s, log):
     """LabError for an engine that was not ready within its limit."""
     return LabError(
-        f"The engine was not ready within {limit_s:g} s, and was stopped.",
+        f"The engine was not ready within {limit_s:g} s, and was stopped ({phase(log)}).",
         cause="A slow disk, a busy machine, or too little memory.",
         fix="End other programs, or call serve(..., start_limit_s=...) with a longer limit.",
-        log=tail,
+        log=_last_lines(log),
+    )
+
+
+def not_ours(port, holder, log):
+    """LabError for a port on which another program answers."""
+    return LabError(
+        f"On port {port} it is {holder} that answers, not this engine.",
+        cause="That program took the port at the same moment.",
+        fix="Call serve(...) again: it takes another port.", log=_last_lines(log),
     )
 
 
 def _error(what, log, code, then=""):
     said = reason(log)
-    cause, fix = _advice(said or log)
+    cause, fix = _advice(said, log, code)
     what = f"{what}{_ending(code)}." + (f" It said: {said}" if said else "")
-    tail = "\n".join(_interesting(log)[-LINES_SHOWN:])
-    return LabError(what, cause=cause, fix=fix + then, log=tail)
+    return LabError(what, cause=cause, fix=fix + then, log=_last_lines(log))
 
 
-def _advice(text):
+def _advice(said, log, code):
     for pattern, cause, fix in ADVICE:
-        match = re.search(pattern, text)
+        match = re.search(pattern, said or log)
         if match:
             return cause.format(**match.groupdict()), fix
-    if "EngineDeadError" in text or "died unexpectedly" in text:
-        return "Its core was killed; often the machine ran out of memory.", "Free memory."
+    if (code and (code < 0 or code > 128)) or re.search("EngineDeadError|died unexpectedly", log):
+        return ("It, or its core, was killed from outside; often because the machine ran out of "
+                "memory.", "End other programs, or give it less with kv_cache_memory_bytes.")
     return "Not one that the course knows.", "Read the log lines below."
 
 
@@ -105,13 +117,15 @@ def _ending(code):
     """How a process ended: exit status, or the signal that killed it (-N, in shells 128 + N)."""
     if not code:
         return ""
-    if code < 0 or code > 128:
-        return f" (killed by {signal.Signals(abs(code) % 128).name})"
-    return f" (exit status {code})"
+    try:
+        return f" (killed by {signal.Signals(-code if code < 0 else code - 128).name})"
+    except ValueError:
+        return f" (exit status {code})"
 
 
-def _interesting(log):
-    """Log lines without traceback frames, carets, usage text and our own health checks."""
-    noise = re.compile(r"^\(?\w*( pid=\d+\))?\s*(ERROR \S+ \S+ \[\S+\]\s*)?( {2,}|\^|~|$)")
-    lines = [line[:240] for line in log.splitlines() if line.strip() and not noise.match(line)]
-    return [line for line in lines if '"GET /' not in line]
+def _last_lines(log):
+    """The log's last lines, without traceback frames, usage text and our own health checks."""
+    plain = [re.sub(r"^\(\w+ pid=\d+\) ?", "", line) for line in log.splitlines()]
+    plain = [re.sub(r"^(ERROR|CRITICAL) \S+ \S+ \[\S+\] ?", "", line) for line in plain]
+    kept = [line[:240] for line in plain if line.strip() and not NOISE.match(line)]
+    return "\n".join(list(dict.fromkeys(kept))[-LINES_SHOWN:])

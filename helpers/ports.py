@@ -1,67 +1,86 @@
 """Free TCP ports on 127.0.0.1, and who holds one that is taken.
 
-An engine takes its port some ten seconds after its start. Until then a lock on a file in the
-temporary folder keeps other notebooks from choosing the same one; it ends with its process.
+An engine listens on its port only some ten seconds after its start. Until then a reservation
+keeps other notebooks from choosing the same one: a socket with an abstract name, unix(7), which
+leaves no file and ends with its process.
 """
 
+import contextlib
+import errno
+import os
 import socket
-import tempfile
-from pathlib import Path
+import time
 
 import psutil
-from filelock import FileLock, Timeout
 
 from helpers.errors import LabError
 
-FIRST = 8000
+FIRST, COUNT = 8000, 100
+PATIENCE_S = 5.0  # an engine whose notebook has just ended gives its port back within this time
 
 
 def reserve(port=None):
-    """(port, lock): `port` if it is free, with None 8000 or the next free one.
+    """(port, reservation): `port` if it is free, with None 8000 or the next free one.
 
-    Release the lock when the port is no longer wanted. Raises LabError saying who holds `port`.
+    Close the reservation once the engine listens. Raises LabError saying who holds `port`.
     """
-    if port is not None:
-        lock = _lock(port)
-        if lock is None:
+    if port is None:
+        for candidate in range(FIRST, FIRST + COUNT):
+            reservation = _reserve(candidate)
+            if reservation:
+                if candidate != FIRST:
+                    print(f"Port {FIRST} is in use by {holder(FIRST)}; using {candidate}.")
+                return candidate, reservation
+        raise LabError(f"No port from {FIRST} to {FIRST + COUNT - 1} is free.",
+                       cause="Many servers are running.", fix="End some of them.")
+    deadline = time.monotonic() + PATIENCE_S
+    while not (reservation := _reserve(port)):
+        if time.monotonic() > deadline:
             raise LabError(
                 f"Port {port} is in use by {holder(port)}.",
+                cause="A server of another notebook, or another program.",
                 fix="End that program, or leave the port out: another is taken then.",
             )
-        return port, lock
-    for candidate in range(FIRST, FIRST + 100):
-        lock = _lock(candidate)
-        if lock is not None:
-            if candidate != FIRST:
-                print(f"Port {FIRST} is in use by {holder(FIRST)}; using {candidate}.")
-            return candidate, lock
-    raise LabError(f"No port from {FIRST} to {FIRST + 99} is free.", fix="End some servers.")
+        time.sleep(0.1)
+    return port, reservation
 
 
-def _lock(port):
-    """A lock on the port, or None if it is taken, or about to be."""
-    lock = FileLock(Path(tempfile.gettempdir()) / f"vllm-course-port-{port}.lock", mode=0o666)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        return None
+def _reserve(port):
+    """A reservation of the port, or None if it is taken or reserved."""
+    reservation = socket.socket(socket.AF_UNIX)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
+            reservation.bind(f"\0vllm-course-port-{port}")
             probe.bind(("127.0.0.1", port))
-        except OSError:
-            lock.release()
-            return None
-    return lock
+        except (OSError, OverflowError) as error:
+            reservation.close()
+            if getattr(error, "errno", None) == errno.EADDRINUSE:
+                return None
+            raise LabError(f"Port {port} cannot be used: {error}.",
+                           cause="Ports below 1024 belong to the system; the last is 65535.",
+                           fix="Leave the port out, or take one above 1024.") from error
+    return reservation
 
 
 def holder(port):
     """Who listens on a port: 'python (pid 123)', or 'another program' if that cannot be seen."""
-    try:
+    pid = _listener(port)
+    if pid is None:
+        return "another program (it may be an engine that is still starting)"
+    return f"{psutil.Process(pid).name()} (pid {pid})"
+
+
+def other_listener(port, *, session):
+    """Who listens on a port, if it is a process that is not of `session`; else None."""
+    pid = _listener(port)
+    return None if pid is None or os.getsid(pid) == session else holder(port)
+
+
+def _listener(port):
+    with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             listening = connection.status == psutil.CONN_LISTEN
             if listening and connection.laddr.port == port and connection.pid:
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-    except (psutil.Error, OSError):
-        pass
-    return "another program (it may be an engine that is still starting)"
+                return connection.pid
+    return None

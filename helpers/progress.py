@@ -1,5 +1,6 @@
-"""One line of progress, updated in place: in a notebook, in a terminal, in a log."""
+"""One line of progress, updated in place, in a notebook, a terminal or a log; a small table."""
 
+import html
 import sys
 import time
 
@@ -33,9 +34,12 @@ class Line:
 
     def done(self, text):
         """Show the last text and leave it there."""
-        self.update(text)
-        if self._shell is None:
-            print("" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
+        if self._shell or sys.stderr.isatty():
+            self.update(text)
+        elif text != self._shown:
+            print(text, file=sys.stderr, flush=True)
+        if not self._shell and sys.stderr.isatty():
+            print(file=sys.stderr, flush=True)
 
     def _display(self, text):
         from IPython.display import display
@@ -45,6 +49,16 @@ class Line:
             self._handle = display(bundle, raw=True, display_id=True)
         else:
             self._handle.update(bundle, raw=True)
+
+
+def html_table(rows):
+    """A small HTML table of {name: text}, for the repr of an object in a notebook."""
+    cells = "".join(
+        f"<tr><th style='text-align:left;vertical-align:top'>{html.escape(key)}</th>"
+        f"<td style='text-align:left;white-space:pre-wrap'>{html.escape(value)}</td></tr>"
+        for key, value in rows.items()
+    )
+    return f"<table>{cells}</table>"
 
 
 def _notebook_shell():

@@ -1,0 +1,83 @@
+"""What is in a model folder: its tensors, and whether it is all there."""
+
+import json
+import struct
+from pathlib import Path
+
+from helpers.errors import LabError
+
+RANDOM_WEIGHTS_NOTE = "RANDOM_WEIGHTS.txt"  # marks a folder made from a shape
+
+
+def tensor_bytes(path):
+    """{tensor name: bytes} of a checkpoint folder, read from its safetensors headers only.
+
+    Format: 8 bytes little-endian header length, then JSON (safetensors documentation).
+    """
+    sizes = {}
+    for file in sorted(Path(path).glob("*.safetensors")):
+        for tensor, entry in _header(file).items():
+            if tensor != "__metadata__":
+                start, end = entry["data_offsets"]
+                sizes[tensor] = end - start
+    return sizes
+
+
+def verify(path):
+    """The folder, if vLLM can serve it; else a LabError that says what is missing from it."""
+    path = Path(path)
+    fix = "Delete it and make it again with models.prepare; 'smollm2-135m' needs no network."
+    if not path.is_dir():
+        raise LabError(f"There is no model folder at {path}.",
+                       cause="A misspelt path; serve() takes what models.prepare returned.",
+                       fix="Call server.serve(models.prepare('smollm2-135m')).")
+    if not (path / "config.json").is_file():
+        raise LabError(f"{path} is not a model: it has no config.json.",
+                       cause="Another folder was meant, or a copy was interrupted.", fix=fix)
+    bad = damage(path)
+    if bad:
+        raise LabError(f"The model in {path} is not complete: {bad}.",
+                       cause="A download or a copy that was interrupted.", fix=fix)
+    return path
+
+
+def damage(path):
+    """What is wrong with a model folder, or ''."""
+    index = path / "model.safetensors.index.json"
+    try:
+        json.loads((path / "config.json").read_text())
+        wanted = json.loads(index.read_text())["weight_map"].values() if index.is_file() else ()
+    except (OSError, ValueError, KeyError) as error:
+        return f"a JSON file is missing or damaged ({error})"
+    if has_random_weights(path):
+        return ""
+    names = sorted({file.name for file in path.glob("*.safetensors")}.union(wanted))
+    if not index.is_file() and any("-of-0" in name for name in names):
+        return f"{index.name} is missing"
+    missing = [name for name in names if not (path / name).is_file()]
+    cut = [name for name in names if name not in missing and not _is_whole(path / name)]
+    if missing or not names:
+        return f"{', '.join(missing) or 'a .safetensors file'} is missing"
+    return f"{', '.join(cut)} is cut short or damaged" if cut else ""
+
+
+def has_random_weights(path):
+    """True for a folder made from a shape: vLLM fills the weights with random numbers."""
+    return (Path(path) / RANDOM_WEIGHTS_NOTE).is_file()
+
+
+def _header(file):
+    with open(file, "rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        return json.loads(stream.read(length))
+
+
+def _is_whole(file):
+    """A safetensors file ends exactly where its header says that the last tensor ends."""
+    try:
+        ends = [e["data_offsets"][1] for t, e in _header(file).items() if t != "__metadata__"]
+        with open(file, "rb") as stream:
+            (length,) = struct.unpack("<Q", stream.read(8))
+        return file.stat().st_size == 8 + length + max(ends)
+    except (struct.error, ValueError, LookupError, TypeError, AttributeError, OverflowError):
+        return False
