@@ -29,17 +29,16 @@ def _text(value):
     return json.dumps(value, default=str) if isinstance(value, dict) else str(value)
 
 
-def shell_command(command, env):
-    """The command as a person would type it: one flag a line, joined by backslashes."""
-    words = [f"{key}={shlex.quote(value)}" for key, value in env.items()]
-    head = " ".join(words + [shlex.quote(word) for word in command[:3]])
-    lines = [head]
-    for word in command[3:]:
+def shell_command(command, env=None):
+    """The command as a person would type it: variables, program, then a flag a line."""
+    lines = [" ".join(f"{key}={shlex.quote(value)}" for key, value in (env or {}).items()), ""]
+    for word in command:
         if word.startswith("--"):
             lines.append("  " + word)
         else:
-            lines[-1] += " " + shlex.quote(word)
-    return " \\\n".join(lines)
+            lines[-1] += f" {shlex.quote(word)}"
+    lines[1] = lines[1].strip()
+    return " \\\n".join(filter(None, lines))
 
 
 def vllm_executable():

@@ -11,10 +11,12 @@ from helpers.errors import LabError
 LOGS = Path(__file__).parent.parent / "results" / "logs"
 DEFAULT_ENV = {
     "VLLM_NO_USAGE_STATS": "1",  # no report leaves this machine
-    "DO_NOT_TRACK": "1",
     "HF_HUB_OFFLINE": "1",  # the model is a folder: nothing is fetched
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
 }
+# Else the first request for logprobs compiles a kernel: a pause, and the end of the engine on a
+# machine that has no C++ compiler.
+EAGER_ENV = {"TORCH_COMPILE_DISABLE": "1"}
 
 
 class Engine:
@@ -23,7 +25,8 @@ class Engine:
     def __init__(self, model, *, port, env, flags, name):
         arguments = ["serve", model, "--host", "127.0.0.1", "--port", str(port)]
         arguments += to_arguments(flags)
-        env = DEFAULT_ENV | {key: str(value) for key, value in (env or {}).items()}
+        eager = EAGER_ENV if flags.get("enforce_eager") else {}
+        env = DEFAULT_ENV | eager | {key: str(value) for key, value in (env or {}).items()}
         self.command = shell_command(["vllm", *arguments], env)
         self.log_path = LOGS / f"{re.sub(r'[^-.+=@a-zA-Z0-9]', '_', name)}-{port}.log"
         self._cores = []

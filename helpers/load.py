@@ -5,7 +5,6 @@ the files they write. `helpers.client` is the third, and its rows have the same 
 """
 
 import os
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import pandas as pd
 
 from helpers import bench_owner, supervisor
 from helpers.bench_owner import RESULTS, start_worker, stop_worker
+from helpers.command import shell_command
 from helpers.errors import LabError
 from helpers.progress import Line
 from helpers.refusal import explain
@@ -50,7 +50,7 @@ def vllm_bench(server, *, input_len, output_len, concurrency, num_prompts, seed,
     printed = bench_owner.run(flags, line=line, text=text, timeout_s=timeout_s)
     requests = read_vllm_bench(path)
     requests.attrs.update(
-        command=shlex.join(["vllm", "bench", "serve", *flags]), file=str(path),
+        command=shell_command(["vllm", "bench", "serve", *flags]), file=str(path),
         report=printed[printed.find("===="):].strip(),
         settings={"input_len": input_len, "output_len": output_len, "concurrency": concurrency,
                   "num_prompts": num_prompts, "rate": request_rate, "warmups": warmups,
@@ -120,7 +120,7 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
     report = _run_guidellm(flags, path, line, text, limit_s=seconds + 300)
     requests = read_guidellm(path)
     requests.attrs.update(
-        command=shlex.join([*map("=".join, GUIDELLM_ENV.items()), "guidellm", *flags]),
+        command=shell_command(["guidellm", *flags], GUIDELLM_ENV),
         file=str(path), report=report,
         settings={"rate": rate, "concurrency": concurrency, "seconds": seconds, "seed": seed,
                   "prompt_tokens": prompt_tokens, "output_tokens": output_tokens})
