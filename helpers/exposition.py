@@ -22,6 +22,8 @@ def values(text):
         labels = {k: v for k, v in sample.labels.items() if k not in ("model_name", "engine")}
         labelled = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         names = {sample.name, f"{sample.name}{{{labelled}}}" if labels else sample.name}
+        if "le" in labels:  # buckets are cumulative: their sum means nothing
+            names.discard(sample.name)
         for name in names:
             found[name] = found.get(name, 0.0) + sample.value
     return found

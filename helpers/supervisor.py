@@ -80,8 +80,7 @@ def stop(process):
             process.kill()
             process.wait()
     if os.path.isdir(process.scratch):
-        files = set(_read(f"{process.scratch}/seen").splitlines())
-        _end(lambda: session_pids(process.pid) or None, files, process.scratch, grace_s=0)
+        _end(lambda: session_pids(process.pid) or None, set(), process.scratch, grace_s=0)
 
 
 def session_pids(session):
@@ -132,15 +131,15 @@ def _descendants():
 
 
 def _shared_memory(pids):
-    """Files in /dev/shm that `pids` have mapped, and OpenMP's, which are named for a pid.
+    """Files in /dev/shm that `pids` have mapped, and OpenMP's, which carry pid and user.
 
     Compared by inode: the maker of a semaphore has it mapped under a name that is gone.
     """
     lines = [line for pid in pids for line in _read(f"/proc/{pid}/maps").splitlines()]
     inodes = {int(line.split()[4]) for line in lines if "/dev/shm/" in line}
-    names = tuple(f"__KMP_REGISTERED_LIB_{pid}_" for pid in pids)
+    openmp = {f"/dev/shm/__KMP_REGISTERED_LIB_{pid}_{os.getuid()}" for pid in pids}
     with os.scandir("/dev/shm") as entries:
-        return {e.path for e in entries if e.inode() in inodes or e.name.startswith(names)}
+        return openmp | {entry.path for entry in entries if entry.inode() in inodes}
 
 
 def _note(pids, files, scratch):
@@ -167,7 +166,7 @@ def _end(find, files, scratch, grace_s=GRACE_S):
                 os.kill(pid, number)
         number = None
         time.sleep(0.05)
-    for path in files:
+    for path in files.union(_read(f"{scratch}/seen").splitlines()):
         with contextlib.suppress(OSError):  # the engine may have removed it itself
             os.unlink(path)
     shutil.rmtree(scratch, ignore_errors=True)
