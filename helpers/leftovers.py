@@ -19,7 +19,7 @@ class Watch:
 
     def __init__(self):
         self.mark = uuid.uuid4().hex
-        self.sessions, self.ports = set(), set()
+        self.sessions, self.ports, self.names = set(), set(), set()  # all that was ever seen
 
     @property
     def env(self):
@@ -27,7 +27,7 @@ class Watch:
         return os.environ | {VARIABLE: self.mark}
 
     def look(self):
-        """{process id: name} of what is running now; notes their sessions and ports too."""
+        """{process id: name} of what is running now; notes their names, sessions and ports."""
         sessions = {process: _session(process.pid) for process in psutil.process_iter(["name"])}
         marked = [process for process in sessions if self._has_mark(process)]
         self.sessions |= {sessions[process] for process in marked} - {os.getsid(0), None}
@@ -37,6 +37,7 @@ class Watch:
             with contextlib.suppress(psutil.Error):
                 self.ports |= {connection.laddr.port for connection in
                                process.net_connections("tcp") if connection.status == "LISTEN"}
+        self.names |= {process.info["name"] for process in found.values()}
         return {pid: found[pid].info["name"] for pid in sorted(found)}
 
     def _has_mark(self, process):

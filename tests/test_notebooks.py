@@ -1,0 +1,88 @@
+"""Every notebook, stub and solution both, through nbval on the real engine; nothing runs after."""
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbformat import v4
+
+from helpers.leftovers import Watch
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+CELL_LIMIT_S = 600
+
+
+def nbval(path, watch):
+    """Run a notebook as `pytest --nbval-lax` does; (exit status, what it printed).
+
+    The kernel is killed at the end, as nbval does: engines have to notice by themselves.
+    """
+    command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-x", "-q",
+               f"--nbval-cell-timeout={CELL_LIMIT_S}", "--nbval-kernel-startup-timeout=120",
+               "-p", "no:cacheprovider", str(path)]
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, env=watch.env, cwd=ROOT, text=True, stdout=output,
+                                   stderr=output, stdin=subprocess.DEVNULL)
+        try:
+            while process.poll() is None:
+                watch.look()
+                time.sleep(1)
+        finally:
+            process.kill()  # if this test is interrupted; the kernel then ends by itself
+            process.wait()
+        output.seek(0)
+        return process.returncode, re.sub(r"\x1b\[[0-9;]*m", "", output.read())
+
+
+def assert_nothing_runs(watch):
+    """No process of the notebook's is left, nor of its engines, nor a port that one held."""
+    ended = time.time()
+    left = watch.wait_gone()
+    watch.end()
+    assert not left, f"still running 10 s after the kernel was killed: {left}"
+    held = {c.laddr.port for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN
+            and (c.pid is None or psutil.Process(c.pid).create_time() < ended)}
+    assert not held & watch.ports
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook(path):
+    watch = Watch()
+    status, printed = nbval(path, watch)
+    assert status == 0, f"{path.name} failed:\n{printed[-6000:]}"
+    starts_engine = "server.serve(" in path.read_text(encoding="utf-8")
+    assert ("VLLM::EngineCore" in watch.names) == starts_engine  # the watch sees what there is
+    assert_nothing_runs(watch)
+
+
+def make(path, *sources):
+    cells = [v4.new_code_cell(source) for source in sources]
+    nbformat.write(v4.new_notebook(cells=cells, metadata={
+        "kernelspec": {"name": "python3", "display_name": "Python", "language": "python"}}), path)
+    return path
+
+
+def test_a_failing_cell_fails_the_test_and_shows_its_output(tmp_path):
+    path = make(tmp_path / "bad.ipynb", "1", "raise ValueError('out of tea')", "print('later')")
+    watch = Watch()
+    status, printed = nbval(path, watch)
+    assert status == 1 and "ValueError: out of tea" in printed and "later" not in printed
+    assert_nothing_runs(watch)
+
+
+def test_a_process_that_outlives_the_kernel_fails_the_test(tmp_path):
+    path = make(tmp_path / "messy.ipynb",
+                "import subprocess, sys\nsubprocess.Popen([sys.executable, '-m', 'http.server', "
+                "'0', '--bind', '127.0.0.1'], start_new_session=True)\nimport time; time.sleep(1)")
+    watch = Watch()
+    assert nbval(path, watch)[0] == 0
+    with pytest.raises(AssertionError, match="still running 10 s after"):
+        assert_nothing_runs(watch)
+    assert not watch.wait_gone() and watch.ports
