@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 
 from helpers import models, profile
+from helpers.machine import cores as usable_cores
+from helpers.machine import processor
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("vllm", "torch", "transformers", "guidellm", "lm_eval")
@@ -25,22 +27,12 @@ def machine():
     gpu and driver are None where nvidia-smi does not answer. The id names what the profile
     uses: 'gpu-nvidia-h200', or 'cpu-amd-epyc-2c', 2c being its cores.
     """
-    cpu, cores = cpu_model(), len(os.sched_getaffinity(0))
-    gpu = profile.gpu_name()
+    cpu, cores, gpu = processor(), usable_cores(), profile.gpu_name()
     uses_gpu = gpu is not None and profile.current().name == "gpu"
     return {"id": _slug("gpu", gpu) if uses_gpu else _slug("cpu", NOISE.sub(" ", cpu), f"{cores}c"),
             "cpu": cpu, "cores": cores, "memory_bytes": psutil.virtual_memory().total,
             "gpu": gpu, "driver": _output("nvidia-smi", "--query-gpu=driver_version",
                                           "--format=csv,noheader") if gpu else None}
-
-
-def cpu_model():
-    """The processor's name: from /proc/cpuinfo, or lscpu where that has none (Arm)."""
-    for text in (_read("/proc/cpuinfo"), _output("lscpu") or ""):
-        found = re.search(r"^model name\s*:\s*(.+)$", text, re.M | re.I)
-        if found:
-            return " ".join(found[1].split())
-    return platform.machine()
 
 
 def software():

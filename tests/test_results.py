@@ -244,10 +244,10 @@ def test_half_written_files_of_killed_processes_go_away(store):
     ("AMD EPYC 9654 96-Core Processor", "NVIDIA H200", "gpu-nvidia-h200"),
 ])
 def test_machine_ids(monkeypatch, cpu, gpu, expected):
-    monkeypatch.setattr(provenance, "cpu_model", lambda: cpu)
+    monkeypatch.setattr(provenance, "processor", lambda: cpu)
     monkeypatch.setattr(provenance.profile, "gpu_name", lambda: gpu)
     monkeypatch.setattr(provenance.profile, "current", lambda: SimpleNamespace(name="gpu"))
-    monkeypatch.setattr(provenance.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(provenance, "usable_cores", lambda: 2)
     assert provenance.machine()["id"] == expected
 
 
