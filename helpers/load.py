@@ -89,14 +89,14 @@ def sweep(server, *, concurrencies, **point):
     together = pd.concat(frames, ignore_index=True)
     together.attrs.update(
         tool="vllm bench", settings={**point, "concurrencies": list(concurrencies)},
-        command="\n".join(frame.attrs["command"] for frame in frames),
+        command="\n\n".join(frame.attrs["command"] for frame in frames),
         report="\n\n".join(frame.attrs["report"] for frame in frames))
     return together
 
 
 def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concurrency=None,
-             seed=42):
-    """Run GuideLLM for some seconds; returns a DataFrame, one row a request.
+             max_requests=None, seed=42):
+    """Run GuideLLM for some seconds, or until max_requests have ended; one row a request.
 
     rate: requests per second at equal distances, whether or not the server keeps up. Or
     concurrency: as many in flight all the time. Each run has a folder under results/guidellm.
@@ -112,6 +112,7 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
              "--tokenizer", f"kind=huggingface_auto,model={server.tokenizer}",
              "--profile", f"kind={profile}",
              "--constraint", f"kind=max_duration,seconds={seconds}",
+             *(["--constraint", f"kind=max_requests,count={max_requests}"] if max_requests else []),
              "--data", f"kind=synthetic_text,prompt_tokens={prompt_tokens},"
                        f"output_tokens={output_tokens}",
              "--seed", f"kind=static,value={seed}",

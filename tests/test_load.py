@@ -169,7 +169,7 @@ def test_vllm_bench_returns_rows_and_the_tools_own_words(server, capsys):
     assert all(math.isfinite(value) for value in requests.ttft_s + requests.tpot_s)
     assert requests.attrs["report"].startswith("============ Serving Benchmark Result")
     command = requests.attrs["command"]
-    assert command.startswith("vllm bench serve --backend openai")
+    assert command.startswith("vllm bench serve \\\n  --backend openai")
     assert f"--base-url {server.url}" in command and "--num-warmups 2" in command
 
 
@@ -181,7 +181,7 @@ def test_a_request_rate_gives_intended_times(server):
 def test_a_sweep_has_a_column_and_a_new_seed_a_point(server):
     requests = load.sweep(server, concurrencies=[1, 2], **POINT)
     assert list(requests.groupby("concurrency").size().items()) == [(1, 4), (2, 4)]
-    first, second = requests.attrs["command"].splitlines()
+    first, second = requests.attrs["command"].split("\n\n")
     assert "--seed 0" in first and "--seed 1" in second and "--max-concurrency 2" in second
     assert requests.attrs["report"].count("Serving Benchmark Result") == 2
 
