@@ -1,0 +1,54 @@
+"""The machine, the preflight and the first memory formula."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from helpers import command, machine, memory, preflight, profile
+from helpers.errors import LabError
+
+
+@pytest.mark.parametrize(("bits", "gigabytes"), [(16, 140), (8, 70), (4, 35)])
+def test_weights_of_70_billion_parameters(bits, gigabytes):
+    assert memory.weight_bytes(70e9, bits=bits) == gigabytes * 1e9
+
+
+@pytest.mark.parametrize(("parameters", "bits"), [(-1, 16), (1, 0), (1, -4)])
+def test_weights_that_cannot_be(parameters, bits):
+    with pytest.raises(LabError, match="not a model"):
+        memory.weight_bytes(parameters, bits=bits)
+
+
+def test_the_machine_is_described():
+    table = machine.describe()["this machine"]
+    assert table["cores"] >= 1 and "GiB" in table["memory"]
+    assert machine.processor() and str(machine.cores()) in machine.name()
+
+
+def test_bandwidth_is_a_rate_that_memory_can_have():
+    assert 1e8 < machine.memory_bandwidth(repeats=1) < 1e13
+
+
+def test_preflight_finds_what_is_here():
+    table = preflight.check()
+    assert set(table.loc[["Python", "vLLM", "guidellm", "lm_eval", "model"], "found"]) == {"✓"}
+    assert (table.loc[table["found"] == "✓", "what to do"] == "").all()
+
+
+def test_preflight_says_what_to_do_about_what_is_missing(monkeypatch):
+    def no_engine():
+        raise LabError("The command vllm is not installed here.")
+
+    monkeypatch.setattr(command, "vllm_executable", no_engine)
+    monkeypatch.setattr(preflight, "sys", SimpleNamespace(version_info=(3, 10, 1)))
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    table = preflight.check()
+    for missing in ("Python", "vLLM", "disk"):
+        assert table.loc[missing, "found"] == "✗" and table.loc[missing, "what to do"]
+
+
+def test_preflight_with_a_hub_model(monkeypatch):
+    chosen = profile.Profile(**{f: getattr(profile.CPU, f) for f in profile.CPU.__slots__}
+                             | {"model": "Qwen/Qwen3-0.6B"})
+    monkeypatch.setattr(profile, "current", lambda: chosen)
+    assert preflight.check().loc["model", "what"] == "Qwen/Qwen3-0.6B"
