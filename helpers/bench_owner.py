@@ -17,7 +17,7 @@ from helpers.progress import Line
 RESULTS = Path(__file__).parents[1] / "results"
 ENV = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "VLLM_LOGGING_LEVEL": "ERROR",
        "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": "1"}
-START_S, STOP_S = 300, 5  # how long imports may take; how long an interrupted run may take to end
+START_S, STOP_S = 300, 10  # how long imports may take; how long an interrupted run may take to end
 COMMAND = [sys.executable, "-m", "helpers.bench_worker"]
 _lock = threading.Lock()
 _live = []  # the worker, or nothing

@@ -93,16 +93,18 @@ def serve(*, first_s=0.05, gap_s=0.01, tokens_per_chunk=1):
     command = [sys.executable, "-m", "helpers.reference_server", "--first-s", str(first_s),
                "--gap-s", str(gap_s), "--tokens-per-chunk", str(tokens_per_chunk)]
     reading, writing = os.pipe()
+    process, port = None, b""
     try:
         process = supervisor.start(command, env=dict(os.environ), log_path=folder / "log",
                                    stdout=writing, cwd=Path(__file__).parents[1])
         os.close(writing)
-        ready, _, _ = select.select([reading], [], [], 30)
-        port = os.read(reading, 16).strip() if ready else b""
+        if select.select([reading], [], [], 30)[0]:
+            port = os.read(reading, 16).strip()
     finally:
         os.close(reading)
+        if process and not port:  # it failed, or we were interrupted
+            supervisor.stop(process)
     if not port:
-        supervisor.stop(process)
         raise LabError("The reference server did not start.", log=(folder / "log").read_text())
     return Reference(url=f"http://127.0.0.1:{port.decode()}", model="reference", tokenizer=folder,
                      command=shlex.join(command), process=process, folder=folder)

@@ -141,8 +141,8 @@ def test_usage_only_at_the_end_gives_the_count_but_not_the_chunks():
 
 
 def test_an_interrupt_ends_the_requests_and_the_next_call_works(server):
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with reference.serve(first_s=60) as slow, pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         client.streams(slow, ["a"] * 3, concurrency=3, max_tokens=3)
     deadline = time.monotonic() + 5
     while any(thread.name == "client" for thread in threading.enumerate()):
