@@ -126,33 +126,32 @@ def candidates():
 
 def find_pythons(asked=""):
     """[(version, interpreter)] that fit, newest first; only `asked` where PYTHON names one."""
-    paths = [shutil.which(asked) or asked] if asked else candidates()
-    fit, seen = {}, []
-    for path in paths:
-        version, interpreter, makes_venv = ask_python(path) or ("does not run", path, False)
-        if version in PYTHONS and makes_venv:
+    fit, unfit = {}, []
+    for path in [shutil.which(asked) or asked] if asked else candidates():
+        version, interpreter, makes_venvs = ask_python(path) or ("", path, False)
+        if version in PYTHONS and makes_venvs:
             fit.setdefault(version, interpreter)
+        elif version in PYTHONS:
+            unfit.insert(0, f"{path} lacks its venv module")
         else:
-            without = version in PYTHONS and not makes_venv
-            seen.append(f"{path}: {version}" + (", without its venv module" if without else ""))
+            unfit.append(f"{path} is Python {version}" if version else f"{path} does not run")
     if not fit:
-        raise no_python(asked, list(dict.fromkeys(seen)))
+        raise no_python(asked, list(dict.fromkeys(unfit)))
     return [(version, fit[version]) for version in PYTHONS if version in fit]
 
 
-def no_python(asked, seen):
-    """The Problem of no fit Python; `seen` says what each candidate was."""
-    bare = [line for line in seen if "venv module" in line]
+def no_python(asked, unfit):
+    """The Problem of no fit Python; `unfit` says what is wrong with each that was found."""
     fix = (
         "sudo apt-get install python3.13-venv (Debian 13), python3.12-venv (Ubuntu 24.04) or "
         "python3.11-venv (Debian 12); sudo dnf install python3.12 (Fedora, RHEL)."
     )
-    if bare:
-        name = os.path.basename(bare[0].split(":")[0])
+    if "venv module" in unfit[0]:
+        name = os.path.basename(unfit[0].split()[0])
         fix = f"sudo apt-get install {name}-venv."
     return Problem(
         f"PYTHON={asked} cannot be used." if asked else "No Python 3.11, 3.12 or 3.13 was found.",
-        cause="found were " + "; ".join(seen[:6]) + ".",
+        cause="; ".join(unfit[:4]) + ".",
         fix=fix + " Or use conda: conda env create -f environment.yml. "
         "Or name one: PYTHON=/path/to/python3.12 make setup.",
     )

@@ -34,6 +34,11 @@ PIP_SAYS = (
         "With a mirror: export PIP_INDEX_URL=URL.",
     ),
     (
+        r"user requested \(constraint\)",
+        "your pip configuration holds a constraint that rules this version out.",
+        "See pip config list, or leave it out: export PIP_CONSTRAINT=/dev/null.",
+    ),
+    (
         "No matching distribution|Could not find a version",
         "the package index lacks that version; a mirror may be out of date.",
         "Try another index: export PIP_INDEX_URL=URL.",
@@ -107,8 +112,8 @@ def drop_half_installed(venv):
     pip writes a package's RECORD last, but takes one for installed that has METADATA.
     """
     for site in venv.glob("lib/python3*/site-packages"):
-        half = [info for info in site.glob("*.dist-info") if not (info / "RECORD").exists()]
-        for path in half + list(site.glob("~*")):  # ~name: what pip had moved aside
+        half = {info for info in site.glob("*.dist-info") if not (info / "RECORD").exists()}
+        for path in half | set(site.glob("~*")):  # ~name: what pip had moved aside
             remove(path)
 
 
@@ -127,7 +132,7 @@ def must(job, what, status, output):
     for pattern, its_cause, its_fix in reversed(PIP_SAYS):
         if re.search(pattern, output):
             cause, fix = its_cause, its_fix
-    lines = [line[:160] for line in output.splitlines() if line.strip() and "ignored" not in line]
+    lines = [line[:160] for line in output.splitlines() if not re.search(r"^\W*$|ignored", line)]
     fix += " Then make setup again: it goes on from here."
     raise Problem(f"pip could not install {what}.", cause, fix, log="\n".join(lines[-6:]))
 
@@ -162,7 +167,7 @@ def install_torch(job):
 def try_torch(job):
     """True once torch is in: from pip's own index if that has the CPU build, else PyTorch's."""
     status, job.output = pip(job, "--retries=1", TORCH)
-    if status and "No matching distribution" in job.output:
+    if status and re.search("No matching distribution|ResolutionImpossible", job.output):
         index = ["--index-url", TORCH_INDEX, "--retries=1", "--timeout=15"]
         status, job.output = pip(job, *index, TORCH)
         return status == 0
@@ -177,7 +182,7 @@ def no_torch(job, version):
         f"{TORCH} could not be had for Python {version}.",
         cause=f"{TORCH_INDEX} cannot be reached." if cut_off else "no wheel for this Python.",
         fix="Let pip reach that index, or download the wheel into a folder and run "
-        "PIP_FIND_LINKS=/that/folder make setup. Another Python: PYTHON=python3.12 make setup.",
+        "PIP_FIND_LINKS=/that/folder make setup. Another Python: PYTHON=/path/to/it make setup.",
     )
 
 
