@@ -10,13 +10,22 @@ import errno
 import os
 import socket
 import time
+from urllib.request import getproxies
 
 import psutil
 
 from helpers.errors import LabError
 
-FIRST, COUNT = 8000, 100
+HOST, FIRST, COUNT = "127.0.0.1", 8000, 100
 PATIENCE_S = 5.0  # an engine whose notebook has just ended gives its port back within this time
+
+
+def go_past_proxies():
+    """Let requests to this machine, a notebook's own too, go past a proxy that is set."""
+    if getproxies():
+        for name in ("NO_PROXY", "no_proxy"):
+            hosts = os.environ.get(name, "").split(",")
+            os.environ[name] = ",".join(dict.fromkeys([*filter(None, hosts), HOST, "localhost"]))
 
 
 def reserve(port=None):
@@ -52,7 +61,7 @@ def _reserve(port):
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             reservation.bind(f"\0vllm-course-port-{port}")
-            probe.bind(("127.0.0.1", port))
+            probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
             reservation.close()
             if getattr(error, "errno", None) == errno.EADDRINUSE:

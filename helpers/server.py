@@ -34,6 +34,7 @@ def serve(model, *, name="engine", port=None, env=None, start_limit_s=900, **fla
     Called again with the same settings it returns the live server; with others it stops the one
     of that `name` first. Raises LabError for a folder that is not a model or a port in use.
     """
+    ports.go_past_proxies()
     path = models.verify(model)
     flags = {**profile.current().engine_flags, **models.engine_flags(path), **flags}
     settings = (str(path), port, env, flags)

@@ -200,7 +200,7 @@ def main(owner_fd, scratch, command):
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the owner's thread may have blocked some
     try:
-        child = subprocess.Popen(command, preexec_fn=_die_with_parent).pid
+        child = subprocess.Popen(command, preexec_fn=_die_with_parent)  # deleted, it would reap
     except OSError as error:
         print(f"OSError: {error}", file=sys.stderr)
         status = 127
@@ -215,7 +215,7 @@ def main(owner_fd, scratch, command):
             os.read(wake_in, 4096)
         pause_s = min(1.2 * pause_s, 30)  # a start makes many processes, a running engine none
         _note(_descendants(), files, scratch)
-        _, status = _reap(child)
+        _, status = _reap(child.pid)
     _end(lambda: _descendants() if _reap()[0] else None, files, scratch)
     return status or 0
 

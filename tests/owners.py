@@ -87,7 +87,7 @@ class Tree:
         start = time.monotonic()
         while left := self.left():
             assert time.monotonic() - start < LIMIT_S, f"left after {LIMIT_S} s: {left}"
-            time.sleep(0.02)
+            time.sleep(0.05)
         return time.monotonic() - start
 
     @property
