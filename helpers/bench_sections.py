@@ -175,11 +175,17 @@ def clients():
 
 
 def _error(compared, figure, column, bar_s, tokens):
-    """One figure of the comparison at 8 streams; its peers are the tools that keep it."""
-    by_tool = compared[compared.figure == figure].groupby("tool", sort=False)[column].mean() * 1000
+    """One figure of the comparison at 8 streams; its peers are the tools that keep it.
+
+    With them, how late the server itself sent: no client can be blamed for that.
+    """
+    found = compared[compared.figure == figure]
+    by_tool = found.groupby("tool", sort=False)[column].mean() * 1000
+    late = {"server late": found[f"server_{column}"].mean() * 1000}
     statistic = {"mean_s": "mean", "p99_s": "99th percentile"}[column]
     return Figure(f"{figure.upper()} error, {tokens} tokens a chunk, {statistic}", "ms",
-                  by_tool["client"], bar=bar_s * 1000, peers=by_tool.drop("client").to_dict())
+                  by_tool["client"], bar=bar_s * 1000,
+                  peers=by_tool.drop("client").to_dict() | late)
 
 
 def order():
