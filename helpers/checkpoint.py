@@ -66,6 +66,20 @@ def has_random_weights(path):
     return (Path(path) / RANDOM_WEIGHTS_NOTE).is_file()
 
 
+def name_every_id(folder, vocab_size):
+    """Give each id below vocab_size that the tokenizer in `folder` lacks a text of its own.
+
+    Random weights choose any id: without a text, most chunks of an answer would be empty, and
+    tools that wait for text would time the wrong one. No merge leads to these tokens, so text is
+    tokenized as before.
+    """
+    file = Path(folder) / "tokenizer.json"
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    known = tokenizer["model"]["vocab"]
+    known |= {f"Ġ{number}": number for number in range(max(known.values()) + 1, vocab_size)}
+    file.write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
+
+
 def _header(file):
     with open(file, "rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))

@@ -22,6 +22,7 @@ from helpers.checkpoint import (
     RANDOM_WEIGHTS_NOTE,
     damage,
     has_random_weights,
+    name_every_id,
     tensor_bytes,
     verify,
 )
@@ -181,6 +182,7 @@ def _prepare_shape(name):
         for file in prepare(OFFLINE_DEFAULT).iterdir():
             if file.name.startswith(("tokenizer", "special_tokens", "chat_template", "vocab")):
                 shutil.copy(file, folder)
+        name_every_id(folder, config(f"shape:{name}")["vocab_size"])
         (folder / RANDOM_WEIGHTS_NOTE).write_text("Served with --load-format dummy.\n")
 
     return _once(f"shape-{name}", fill)

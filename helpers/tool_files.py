@@ -71,6 +71,8 @@ def _guidellm_row(request, status, strategy):
         cut_off = status == "incomplete"
         said = "still running when the run ended" if cut_off else request["info"].get("error")
         return row | failed(said or "no reason given", outcome="cut_off" if cut_off else "error")
+    if timings.get("first_token_iteration") is None:
+        return row | failed("it answered with no text")
     times = [timings["first_token_iteration"] - sent, timings["last_token_iteration"] - sent]
     output_tokens = request["output_tokens"]
     return row | {**latencies(times, output_tokens or NAN), "itl_s": None, "chunk_tokens": None,

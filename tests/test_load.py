@@ -1,3 +1,4 @@
+import json
 import math
 import os
 import signal
@@ -94,6 +95,15 @@ def test_a_guidellm_file_becomes_rows_with_vllms_tpot():
     assert first.itl_s is None and first.input_tokens == 16
     assert list(requests.intended_s.diff().dropna()) == pytest.approx([0.5] * 3)
     assert requests.intended_s[0] == 0 and (requests.sent_s >= requests.intended_s).all()
+
+
+def test_a_guidellm_answer_with_no_text_is_an_error(tmp_path):
+    file = json.loads((SAMPLES / "guidellm.json").read_text())
+    timings = file["benchmarks"][0]["requests"]["successful"][0]["info"]["timings"]
+    timings["first_token_iteration"] = timings["last_token_iteration"] = None
+    (tmp_path / "empty.json").write_text(json.dumps(file))
+    requests = load.read_guidellm(tmp_path / "empty.json")
+    assert list(requests.error[requests.outcome == "error"]) == ["it answered with no text"]
 
 
 @pytest.mark.parametrize("read", [load.read_vllm_bench, load.read_guidellm])
