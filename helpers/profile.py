@@ -84,15 +84,14 @@ def _choose():
     asked = os.environ.get("LAB_PROFILE")
     if asked:
         if asked not in ("cpu", "gpu"):
-            raise LabError(
-                f"LAB_PROFILE is {asked!r}.", fix="Set it to cpu or gpu, or leave it unset."
-            )
+            raise LabError(f"LAB_PROFILE is {asked!r}.", cause="There are two profiles.",
+                           fix="Set it to cpu or gpu, or leave it unset.")
         return {"cpu": CPU, "gpu": GPU}[asked], f"LAB_PROFILE={asked} asks for it."
     gpu = gpu_name()
     if gpu is None:
         return CPU, "no NVIDIA driver answers on this machine."
     if _cpu_build():
-        return CPU, f"there is an {gpu}, but this environment holds vLLM's CPU build."
+        return CPU, f"there is a GPU ({gpu}), but this environment holds vLLM's CPU build."
     return GPU, f"an NVIDIA driver answers: {gpu}."
 
 
