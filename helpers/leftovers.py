@@ -19,7 +19,8 @@ class Watch:
 
     def __init__(self):
         self.mark = uuid.uuid4().hex
-        self.sessions, self.ports, self.names = set(), set(), set()  # all that was ever seen
+        self.sessions, self.ports = set(), set()  # all that were ever seen
+        self.names, self.pids = set(), set()
 
     @property
     def env(self):
@@ -37,6 +38,7 @@ class Watch:
             with contextlib.suppress(psutil.Error):
                 self.ports |= {connection.laddr.port for connection in
                                process.net_connections("tcp") if connection.status == "LISTEN"}
+        self.pids |= found.keys()
         self.names |= {process.info["name"] for process in found.values()}
         return {pid: found[pid].info["name"] for pid in sorted(found)}
 

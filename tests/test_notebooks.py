@@ -16,6 +16,7 @@ from helpers.leftovers import Watch
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+SHARED = Path("/dev/shm")
 CELL_LIMIT_S = 600
 
 
@@ -42,7 +43,7 @@ def nbval(path, watch):
 
 
 def assert_nothing_runs(watch, seconds=10):
-    """No process of the notebook's is left, nor of its engines, nor a port that one held."""
+    """No process of the notebook's and its engines is left, no port, and no OpenMP file."""
     ended = time.time()
     left = watch.wait_gone(seconds)
     watch.end()
@@ -50,6 +51,8 @@ def assert_nothing_runs(watch, seconds=10):
     held = {c.laddr.port for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN
             and (c.pid is None or psutil.Process(c.pid).create_time() < ended)}
     assert not held & watch.ports
+    shared = [file for pid in watch.pids for file in SHARED.glob(f"__KMP_REGISTERED_LIB_{pid}_*")]
+    assert not shared, f"left in shared memory: {shared}"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
