@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers import models, provenance, results, rows, run_file
+from helpers import checkpoint, models, provenance, results, rows, run_file
 from helpers.errors import LabError
 
 NAN = float("nan")
@@ -282,7 +282,7 @@ def test_a_hash_is_computed_once(store, monkeypatch):
 def test_weights_of_the_hub_and_of_a_shape_are_named_by_revision(tmp_path):
     assert provenance.weights(tmp_path / "models--a--b" / "snapshots" / "c0ffee") == {
         "revision": "c0ffee", "sha256": None}
-    (tmp_path / models.SHAPE_NOTE).touch()
+    (tmp_path / checkpoint.RANDOM_WEIGHTS_NOTE).touch()
     assert provenance.weights(tmp_path)["revision"] == "random"
 
 
