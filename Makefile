@@ -32,5 +32,5 @@ bench: setup  ## print every performance figure beside its bar
 	@$(PATH_VENV) python -m helpers.bench $(ARGS)
 
 clean:  ## remove the environments, caches and executed copies; your measurements in results/ stay
-	rm -rf .venv .venv-compress .pytest_cache .ruff_cache results/executed results/report.html *.egg-info build
+	rm -rf .venv .venv-compress .pytest_cache .ruff_cache .hypothesis results/executed results/report.html *.egg-info build
 	find helpers tests notebooks labs -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
