@@ -1,6 +1,7 @@
 """Which machine this is, decided once: model, engine flags and load sizes that fit it.
 
 LAB_PROFILE=cpu or gpu and LAB_MODEL=NAME override the choice (see `models.prepare` for names).
+LAB_QUICK=1 takes the smallest loads: every cell runs, but one repeat is a lead and no result.
 """
 
 import functools
@@ -27,6 +28,7 @@ class Profile:
     concurrencies: tuple  # the sweep
     num_prompts: int  # requests in one benchmark point
     warmups: int  # requests before measuring
+    repeats: int = 3  # of each point; fewer than three are no result
 
 
 CPU = Profile(
@@ -75,6 +77,10 @@ def current():
     base, reason = _choose()
     profile = replace(base, reason=reason, model=os.environ.get("LAB_MODEL") or base.model)
     print(f"Profile {profile.name}, model {profile.model}: {profile.reason}")
+    if os.environ.get("LAB_QUICK"):
+        profile = replace(profile, num_prompts=8, repeats=1,
+                          concurrencies=(1, profile.concurrency))
+        print("LAB_QUICK: the smallest loads, and one repeat only. These are not results.")
     if profile.model.startswith("shape:"):
         print("Random weights: speed and memory are the real model's, the text means nothing.")
     return profile

@@ -13,7 +13,7 @@ from helpers.errors import LabError
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """No choice made yet, nothing asked for, no GPU."""
-    for name in ("LAB_PROFILE", "LAB_MODEL"):
+    for name in ("LAB_PROFILE", "LAB_MODEL", "LAB_QUICK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(profile.shutil, "which", lambda name: None)
     profile.current.cache_clear()
@@ -40,6 +40,14 @@ def test_no_gpu(capsys):
     chosen = profile.current()
     assert (chosen.name, chosen.model) == ("cpu", "smollm2-135m")
     assert chosen.reason in capsys.readouterr().out and "no NVIDIA driver" in chosen.reason
+
+
+def test_quick_takes_less_and_says_so(monkeypatch, capsys):
+    monkeypatch.setenv("LAB_QUICK", "1")
+    chosen = profile.current()
+    assert chosen.repeats == 1 and chosen.num_prompts < profile.CPU.num_prompts
+    assert len(chosen.concurrencies) == 2 and chosen.model == "smollm2-135m"
+    assert "not results" in capsys.readouterr().out
 
 
 def test_a_gpu(gpu, monkeypatch):
