@@ -227,6 +227,18 @@ def supervisor_killed(owner):
                                       lambda tree: tree.session)
 
 
+def both_killed(owner):
+    """What is left then goes with the next start of an engine, whoever starts it."""
+    script = owner.run()
+    tree = owner.tree()
+    os.kill(tree.session, signal.SIGKILL)
+    script.kill()
+    time.sleep(1)
+    assert tree.left()
+    supervisor.sweep()
+    yield "owner and supervisor killed; the next start", tree.seconds_until_gone()
+
+
 def killed_under_its_owner(owner, kind, victim):
     owner.write(owner.code + CALL)
     script = owner.run()
@@ -248,11 +260,11 @@ SCENARIOS = {
     kernel_lives_then_restarts: {"slow_s": 2}, kernel_killed: {"stubborn": 1, "orphan": 1},
     nbval: {}, nbclient: {}, terminated_with_its_shell: {}, terminated_alone: {},
     interrupted_script: {}, terminal_closed: {}, jupyter_terminated: {}, jupyter_killed: {},
-    core_killed: {}, supervisor_killed: {},
+    core_killed: {}, supervisor_killed: {}, both_killed: {"stubborn": 1},
 }
 # In these the real engine is ended while it starts, which takes a third of the time.
 EARLY = {exception_in_script, sudden_exit, forked_child_outlives, terminated_alone,
-         interrupted_script, terminal_closed, jupyter_killed}
+         interrupted_script, terminal_closed, jupyter_killed, both_killed}
 
 
 def run(scenario, backend, folder):

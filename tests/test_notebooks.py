@@ -29,8 +29,9 @@ def nbval(path, watch):
                f"--nbval-cell-timeout={CELL_LIMIT_S}", "--nbval-kernel-startup-timeout=120",
                "-p", "no:cacheprovider", str(path)]
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, env=watch.env | {"LAB_QUICK": "1"}, cwd=ROOT, text=True, stdout=output,
-                                   stderr=output, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=output,
+                                   stderr=output, stdin=subprocess.DEVNULL,
+                                   env=watch.env | {"LAB_QUICK": "1"})
         try:
             while process.poll() is None:
                 watch.look()
