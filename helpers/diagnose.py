@@ -37,8 +37,12 @@ ADVICE = [
 PHASES = [
     ("Application startup complete", "answering"),
     ("Starting vLLM server", "opening the port"),
+    ("Capturing CUDA graphs", "recording CUDA graphs, then a last warm-up"),
     ("KV cache size", "KV cache allocated"),
+    ("for vLLM's torch.compile", "compiling the model"),
     ("Loading weights took", "weights loaded"),
+    ("Model loading took", "weights loaded"),
+    ("Loading model from scratch", "loading weights"),
     ("Starting to load model", "loading weights"),
     ("Initializing a V1 LLM engine", "starting the engine core"),
     ("non-default args", "reading the configuration"),
