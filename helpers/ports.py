@@ -74,22 +74,26 @@ def _reserve(port):
 
 def holder(port):
     """Who listens on a port: 'python (pid 123)', or 'another program' if that cannot be seen."""
-    pid = _listener(port)
-    if pid is None:
+    found = _listener(port)
+    if found is None:
         return "another program (it may be an engine that is still starting)"
-    return f"{psutil.Process(pid).name()} (pid {pid})"
+    return "{1} (pid {0})".format(*found)
 
 
 def other_listener(port, *, session):
     """Who listens on a port, if it is a process that is not of `session`; else None."""
-    pid = _listener(port)
-    return None if pid is None or os.getsid(pid) == session else holder(port)
+    with contextlib.suppress(ProcessLookupError):
+        found = _listener(port)
+        if found and os.getsid(found[0]) != session:
+            return holder(port)
+    return None
 
 
 def _listener(port):
+    """(process id, name) of who listens, or None."""
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             listening = connection.status == psutil.CONN_LISTEN
             if listening and connection.laddr.port == port and connection.pid:
-                return connection.pid
+                return connection.pid, psutil.Process(connection.pid).name()
     return None

@@ -115,7 +115,7 @@ class Server:
                     self._fail(diagnose.too_slow(self.start_limit_s, self.log()))
                 phase = diagnose.phase(self.log())
                 line.update(f"Engine starting, {self.elapsed_s:.0f} s: {phase}")
-                time.sleep(0.25)
+                time.sleep(0.1)
                 self._raise_if_ended()
             if other := ports.other_listener(self.port, session=self.pid):
                 self._fail(diagnose.not_ours(self.port, other, self.log()))

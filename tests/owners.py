@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 from jupyter_client import KernelManager
 
-from helpers import supervisor
+from helpers import watcher
 
 LIMIT_S = 10  # within which nothing of an engine may be left
 SERVE = """
@@ -44,7 +44,7 @@ def _processes():
     """{pid: (start time, session, state, name)} of every process, zombies too."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        head, _, tail = supervisor._read(f"/proc/{pid}/stat").rpartition(")")
+        head, _, tail = watcher.read(f"/proc/{pid}/stat").rpartition(")")
         fields = tail.split()
         if fields:
             found[int(pid)] = (int(fields[19]), int(fields[3]), fields[0], head.split("(", 1)[1])
@@ -68,7 +68,7 @@ class Tree:
         found = _processes()
         ours = {pid for pid, (_, session, *_) in found.items() if session == self.session}
         self.pids |= {pid: found[pid] for pid in ours}
-        self.files |= supervisor._shared_memory(ours)
+        self.files |= watcher.shared_memory(ours)
         return self
 
     def left(self):

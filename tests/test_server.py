@@ -23,7 +23,7 @@ import pytest
 from conftest import STANDIN, write_model
 from owners import free_port
 
-from helpers import client, diagnose, models, ports, supervisor
+from helpers import client, diagnose, models, ports, supervisor, watcher
 from helpers import engine as engine_process
 from helpers.errors import LabError
 from helpers.server import serve
@@ -258,11 +258,11 @@ def test_env_reaches_the_engine(standin):
     server = serve(standin, env={"VLLM_CPU_KVCACHE_SPACE": 2})
     assert "VLLM_CPU_KVCACHE_SPACE=2" in server.command
     (vllm,) = [pid for pid in supervisor.session_pids(server.pid) if _is_standin(pid)][:1]
-    assert "VLLM_CPU_KVCACHE_SPACE=2" in supervisor._read(f"/proc/{vllm}/environ")
+    assert "VLLM_CPU_KVCACHE_SPACE=2" in watcher.read(f"/proc/{vllm}/environ")
 
 
 def _is_standin(pid):
-    return "standin.py\0serve" in supervisor._read(f"/proc/{pid}/cmdline")
+    return "standin.py\0serve" in watcher.read(f"/proc/{pid}/cmdline")
 
 
 # Errors

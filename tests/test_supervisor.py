@@ -15,7 +15,7 @@ import pytest
 from conftest import STANDIN
 from owners import LIMIT_S, Tree, free_port
 
-from helpers import supervisor
+from helpers import supervisor, watcher
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_twenty_kills_in_a_row_leak_nothing(tmp_path, faults):
     owner = tmp_path / "owner.py"
     owner.write_text(f"""
 import os, time
-from helpers import supervisor
+from helpers import supervisor, watcher
 process = supervisor.start([{str(STANDIN)!r}, "serve", "model", "--host", "127.0.0.1", "--port",
                             os.environ["PORT"]], env=os.environ, log_path="log")
 while len(supervisor.named(process.pid, "VLLM::")) < 2:
@@ -83,7 +83,7 @@ def test_stop_ends_all_of_it_and_may_be_called_again(start_engine, monkeypatch):
     process, tree = start_engine()
     supervisor.stop(process)
     assert not tree.left()
-    monkeypatch.delattr(supervisor, "_end")  # its session's number may be another's by now
+    monkeypatch.delattr(watcher, "end")  # its session's number may be another's by now
     supervisor.stop(process)
 
 
@@ -92,7 +92,7 @@ def test_one_that_ignores_sigterm_is_killed(start_engine):
     started = time.monotonic()
     supervisor.stop(process)
     assert not tree.left()
-    assert time.monotonic() - started > supervisor.GRACE_S - 1
+    assert time.monotonic() - started > watcher.GRACE_S - 1
 
 
 def test_a_grandchild_that_left_the_session_is_ended(start, tmp_path):
@@ -168,7 +168,7 @@ def test_it_hears_signals_that_the_thread_which_started_it_had_blocked(start):
     wait_until(lambda: supervisor.named(started[0].pid, "sleep"))
     before = time.monotonic()
     supervisor.stop(started[0])
-    assert time.monotonic() - before < supervisor.GRACE_S
+    assert time.monotonic() - before < watcher.GRACE_S
 
 
 def test_an_owner_with_a_thousand_open_files(start):
