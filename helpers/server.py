@@ -42,6 +42,7 @@ def serve(model, *, name="engine", port=None, env=None, start_limit_s=900, **fla
         old = _live.get(name)
         if old is not None:
             if old.settings == settings and old.state in ("starting", "ready"):
+                old.start_limit_s = start_limit_s
                 print(f"Already running, {old!r}")
                 return old
             old.stop()
@@ -69,7 +70,7 @@ class Server:
         self.model = names if isinstance(names, str) else names[0]
         self._was_ready = self._stopped = False
         self._error, self._seen = None, 0  # bytes in its log when it was last known to be well
-        self._started = time.monotonic()
+        self._started = time.time()
         self.port, self._reservation = ports.reserve(port)
         try:
             self._engine = Engine(path, port=self.port, env=env, flags=flags, name=name)
@@ -86,7 +87,8 @@ class Server:
             return "stopped"
         if self._error or self._engine.exit_code is not None or self._engine.core_ended:
             return "crashed"
-        return "ready" if self._was_ready else "starting"
+        answers = self._was_ready or "Application startup complete" in self.log()
+        return "ready" if answers else "starting"
 
     @property
     def url(self):
@@ -101,7 +103,7 @@ class Server:
     @property
     def elapsed_s(self):
         """Seconds since serve() was called."""
-        return time.monotonic() - self._started
+        return time.time() - self._started
 
     def wait(self):
         """Return once the engine answers; one line tells how it gets on. Raises LabError."""
@@ -110,7 +112,7 @@ class Server:
             return self._check_alive()
         line = Line()
         try:
-            while not self._healthy():
+            while (wrote := self.log_path.stat().st_mtime) and not self._healthy():
                 if self.elapsed_s > self.start_limit_s:
                     self._fail(diagnose.too_slow(self.start_limit_s, self.log()))
                 phase = diagnose.phase(self.log())
@@ -126,7 +128,8 @@ class Server:
         self._engine.watch_cores()
         self._was_ready = True
         self._reservation.close()
-        line.done(f"Engine ready {self.elapsed_s:.0f} s after its start at {self._url}")
+        # the last that it wrote before it was asked is that it is ready
+        line.done(f"Engine ready {wrote - self._started:.0f} s after its start at {self._url}")
 
     def _healthy(self):
         """True once /health answers 200 (it answers 503 when the engine core is dead)."""

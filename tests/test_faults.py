@@ -244,6 +244,8 @@ def killed_under_its_owner(owner, kind, victim):
     script = owner.run()
     tree = owner.tree()
     os.kill(victim(tree), signal.SIGKILL)
+    while not supervisor.ended(victim(tree)):
+        time.sleep(0.01)
     owner.go.touch()
     seconds = tree.seconds_until_gone()
     said = owner.read("said")

@@ -48,6 +48,11 @@ def until(true, limit_s=10):
         time.sleep(0.02)
 
 
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: supervisor.ended(pid))
+
+
 def refused(model, **flags):
     """The error of a server that does not start."""
     with pytest.raises(LabError) as caught:
@@ -70,6 +75,15 @@ def test_serve_returns_at_once_and_url_waits(standin, capsys):
     assert server.state == "ready"
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 and lines[1].startswith("Engine ready")
+
+
+def test_ready_long_before_it_is_used(standin, capsys):
+    server = serve(standin)
+    until(lambda: server.state == "ready")
+    server._started -= 100
+    os.utime(server.log_path, (0, server._started + 42))
+    server.wait()
+    assert "Engine ready 42 s after its start" in capsys.readouterr().err
 
 
 def test_reprs_do_not_wait(standin):
@@ -196,8 +210,7 @@ def test_other_settings_replace_it(standin):
 def test_one_that_has_ended_is_replaced(standin):
     old = serve(standin)
     old.wait()
-    os.kill(old.pid, signal.SIGKILL)
-    until(lambda: old.state == "crashed")
+    kill(old.pid)
     new = serve(standin)
     assert new is not old and new.url
 
@@ -371,7 +384,7 @@ def test_a_request_to_a_dead_server(standin, victim):
     server.metrics()
     pid = {"core": server._engine._cores[0], "supervisor": server.pid,
            "api": next(p for p in supervisor.session_pids(server.pid) if _is_standin(p))}[victim]
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
     for _ in range(2):
         with pytest.raises(LabError) as caught:
             server.metrics()
@@ -387,7 +400,7 @@ def test_what_it_wrote_before_is_not_why_it_died(standin):
     with open(server.log_path, "a") as log:
         log.write("(APIServer pid=1) ERROR 11-29 16:20:45 [serving.py:1] ValueError: bad prompt\n")
     server.wait()
-    os.kill(server.pid, signal.SIGKILL)
+    kill(server.pid)
     with pytest.raises(LabError) as caught:
         server.wait()
     assert "bad prompt" not in str(caught.value)
