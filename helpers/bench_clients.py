@@ -8,7 +8,7 @@ import random
 
 import pandas as pd
 
-from helpers import client, load, reference
+from helpers import client, load, machine, reference
 
 TRUTH = {"first_s": 0.05, "gap_s": 0.01}
 BARS_S = {"ttft": 0.005, "itl": 0.001, "tpot": 0.001}  # at 8 streams, for our client
@@ -73,15 +73,9 @@ def compare_clients(*, streams=8, requests=24, tokens_per_chunk=1, repeats=1,
                                  "tool": tool, "repeat": repeat, "figure": figure,
                                  "mean_s": error_s.mean(), "p99_s": error_s.quantile(0.99),
                                  "max_s": error_s.max(), "values": len(error_s), **late})
-    return pd.DataFrame(rows)
-
-
-def summary(compared):
-    """The runs of each tool in one row, means of the repeats, in ms: ready to show."""
-    keys = ["streams", "tokens_per_chunk", "figure", "tool"]
-    names = ["mean_s", "p99_s", "max_s", "server_mean_s", "server_p99_s"]
-    table = compared.groupby(keys, sort=False)[names].mean() * 1000
-    return table.round(3).rename(columns=lambda name: name.removesuffix("_s") + "_ms")
+    compared = pd.DataFrame(rows)
+    compared.attrs["caption"] = f"{machine.name()}; {streams} streams from the reference server"
+    return compared
 
 
 def figures(compared, *, bars_s=None):
@@ -98,7 +92,8 @@ def figures(compared, *, bars_s=None):
                      **{tool: f"{mean:.3f} ({p99:.3f})"
                         for tool, mean, p99 in of_tool.itertuples()},
                      "server late": "{:.3f} ({:.3f})".format(*late)})
-    return pd.DataFrame(rows).fillna("not kept")
+    table = pd.DataFrame(rows).fillna("not kept").set_index("|error| in ms")
+    return table if bars_s else table.drop(columns="bar")
 
 
 def _prompt(seed, number):
@@ -112,11 +107,11 @@ def main():
     for tokens_per_chunk in (1, 4):
         compared = compare_clients(tokens_per_chunk=tokens_per_chunk)
         print(f"\n8 streams, {tokens_per_chunk} tokens a chunk: mean (99th percentile)")
-        print(figures(compared, bars_s=BARS_S).to_string(index=False))
+        print(figures(compared, bars_s=BARS_S).to_string())
     compared = compare_clients(streams=100, requests=300, repeats=4,
                                tools=("client", "vllm bench"))
     print("\n100 streams, 4 runs each, interleaved: mean (99th percentile)")
-    print(figures(compared).to_string(index=False))
+    print(figures(compared).to_string())
     ttft = compared[compared.figure == "ttft"].groupby("tool").mean_s.mean()
     print(f"TTFT error, ours / vllm bench's: {ttft['client'] / ttft['vllm bench']:.3f}, "
           f"bar 0.25  (load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores)")

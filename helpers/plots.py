@@ -6,7 +6,7 @@ data that carries one in `.attrs["caption"]` brings its own.
 """
 
 import matplotlib.pyplot as plt
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 SIZE = (6, 3.5)
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
@@ -92,7 +92,9 @@ def latency(points, *, ax=None):
                         color=COLOURS[colour], alpha=0.15, lw=0)
     _powers_of_two(ax, sorted(points.concurrency.unique()))
     ax.set(xlabel="requests in flight", ylabel="milliseconds (logarithmic)", yscale="log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter(ScalarFormatter())
+    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.legend(frameon=False, fontsize=8)
     return ax
 
@@ -116,7 +118,7 @@ def _powers_of_two(ax, ticks):
 
 
 def clients(compared, *, ax=None):
-    """Reported minus true, in ms, for each tool and figure (see bench_clients.summary)."""
+    """Mean |reported - true|, in ms, by tool and figure (see bench_clients.compare_clients)."""
     ax = axes(ax, data=compared)
     table = compared.pivot_table(index="figure", columns="tool", values="mean_s", sort=False) * 1000
     table.plot.bar(ax=ax, rot=0, color=[COLOURS[tool] for tool in table], width=0.8)

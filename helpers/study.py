@@ -84,7 +84,7 @@ def _shown(row):
     return {
         "what it is": row["note"],
         "flag": _flag(row["key"]),
-        SOURCES[row["source"]]: f"{number} {row['unit']}".strip(),
+        SOURCES[row["source"]]: f"{number} {row['unit']}".removesuffix(" version").strip(),
         "hardware": row["hardware"],
     }
 
