@@ -35,7 +35,7 @@ def number(answer, expected, *, hint, within=0.02, unit=""):
         raise WrongAnswer(f"the answer is a number, not {answer!r}. {hint}") from None
     if not close:
         raise WrongAnswer(hint)
-    right(f"{answer:,.{0 if abs(answer) >= 1000 else 2}f} {unit}".strip())
+    right(f"{answer:,.{'0f' if abs(answer) >= 1000 else '4g'}} {unit}".strip())
 
 
 def choice(answer, expected, *, hint, why="right"):
