@@ -86,7 +86,7 @@ def too_slow(limit_s, log):
         f"The engine was not ready within {limit_s:g} s, and was stopped ({phase(log)}).",
         cause="A slow disk, a busy machine, or too little memory.",
         fix="End other programs, or call serve(..., start_limit_s=...) with a longer limit.",
-        log=_last_lines(log),
+        log=last_lines(log),
     )
 
 
@@ -95,7 +95,7 @@ def not_ours(port, holder, log):
     return LabError(
         f"On port {port} it is {holder} that answers, not this engine.",
         cause="That program took the port at the same moment.",
-        fix="Call serve(...) again: it takes another port.", log=_last_lines(log),
+        fix="Call serve(...) again: it takes another port.", log=last_lines(log),
     )
 
 
@@ -103,7 +103,7 @@ def _error(what, log, code, then=""):
     said = reason(log)
     cause, fix = _advice(said, log, code)
     what = f"{what}{_ending(code)}." + (f" It said: {said}" if said else "")
-    return LabError(what, cause=cause, fix=fix + then, log=_last_lines(log))
+    return LabError(what, cause=cause, fix=fix + then, log=last_lines(log))
 
 
 def _advice(said, log, code):
@@ -127,9 +127,9 @@ def _ending(code):
         return f" (exit status {code})"
 
 
-def _last_lines(log):
-    """The log's last lines, without traceback frames, usage text and our own health checks."""
+def last_lines(log, n=LINES_SHOWN):
+    """The log's last n lines, without traceback frames, usage text and our own health checks."""
     plain = [re.sub(r"^\(\w+ pid=\d+\) ?", "", line) for line in log.splitlines()]
     plain = [re.sub(r"^(ERROR|CRITICAL) \S+ \S+ \[\S+\] ?", "", line) for line in plain]
     kept = [line[:240] for line in plain if line.strip() and not NOISE.match(line)]
-    return "\n".join(list(dict.fromkeys(kept))[-LINES_SHOWN:])
+    return "\n".join(list(dict.fromkeys(kept))[-n:])

@@ -34,4 +34,5 @@ def cache_info(text):
     for sample in samples(text):
         if sample.name == "vllm:cache_config_info":
             return sample.labels
-    raise LabError("The engine does not report its cache.", fix="Use vLLM 0.25 or later.")
+    raise LabError("The engine does not report its cache.",
+                   cause="Its release is older than the course.", fix="Use vLLM 0.25 or later.")

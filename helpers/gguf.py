@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from helpers import supervisor
+from helpers import diagnose, supervisor
 from helpers.errors import LabError
 from helpers.progress import Line
 
@@ -33,7 +33,7 @@ def write_smollm2(folder):
             "SmolLM2-135M-Instruct could not be converted.",
             cause="No memory or disk left, or packages that do not fit together.",
             fix="Free about 1 GB of each, or run `make clean setup`.",
-            log="\n".join(log.read_text().splitlines()[-8:]),
+            log=diagnose.last_lines(log.read_text(errors="replace")),
         )
     log.unlink()
     line.done(f"SmolLM2-135M-Instruct: ready after {line.elapsed_s:.0f} s")

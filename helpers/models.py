@@ -36,7 +36,7 @@ SHAPES = Path(__file__).parent.parent / "data" / "shapes"
 
 def cache_folder():
     """Where prepared models live."""
-    return Path(os.environ.get("LAB_CACHE") or Path.home() / ".cache" / "vllm-course")
+    return Path(os.environ.get("LAB_CACHE") or "~/.cache/vllm-course").expanduser()
 
 
 def prepare(name):

@@ -17,7 +17,7 @@ import psutil
 from helpers.errors import LabError
 
 HOST, FIRST, COUNT = "127.0.0.1", 8000, 100
-PATIENCE_S = 5.0  # an engine whose notebook has just ended gives its port back within this time
+PATIENCE_S = 8.0  # an engine whose notebook has just ended gives its port back within this time
 
 
 def go_past_proxies():

@@ -35,7 +35,7 @@ def serve(model, *, name="engine", port=None, env=None, start_limit_s=900, **fla
     of that `name` first. Raises LabError for a folder that is not a model or a port in use.
     """
     ports.go_past_proxies()
-    path = models.verify(model)
+    path = models.verify(model).absolute()
     flags = {**profile.current().engine_flags, **models.engine_flags(path), **flags}
     settings = (str(path), port, env, flags)
     with _one_at_a_time:
@@ -242,4 +242,4 @@ class Server:
         cache = re.search(r"KV cache size: [\d,]+ tokens", self.log())
         return html_table({"state": self.state, "model": self.model, "url": self._url,
                            "cache": cache[0] if cache else "not known yet",
-                           "log": self.log_tail(5)})
+                           "log": diagnose.last_lines(self.log(), 5)})

@@ -53,7 +53,10 @@ def start(command, *, env, log_path, **popen):
 def exit_code(process):
     """None while the watcher runs, else its status; a forked child of the owner may ask too."""
     if process.owner == os.getpid():
-        return process.poll()
+        if process.poll() is None and ended(process.pid):  # its status comes in a moment
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+        return process.returncode
     return None if process.pid in watcher.processes() else 0
 
 

@@ -110,6 +110,7 @@ def test_a_conversion_that_fails_says_so(cache, monkeypatch, tmp_path):
     monkeypatch.setattr(gguf, "_file", lambda: tmp_path / "bad.gguf")
     error = refused("smollm2-135m")
     assert "could not be converted" in error.what and error.log
+    assert "Traceback" not in str(error) and "  File" not in str(error)
     assert not list(cache.glob("smollm2*/"))
 
 
@@ -177,9 +178,7 @@ def test_no_network_names_the_model_that_needs_none(silent_hub, closed, monkeypa
 
     if closed:
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
-    start = time.monotonic()
     error = refused("Qwen/Qwen3-0.6B")
-    assert time.monotonic() - start < 20
     assert "Qwen/Qwen3-0.6B" in error.what and "does not answer" in error.cause
     assert "LAB_MODEL=smollm2-135m" in error.fix
     assert "Traceback" not in str(error)
