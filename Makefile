@@ -9,10 +9,10 @@ help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## build .venv, or go on where it stopped; returns at once when all is done
-	@python3 helpers/install.py
+	@python3 helpers/make/install.py
 
 setup-compress:  ## build .venv-compress, for the lesson on quantization
-	@python3 helpers/install.py compress
+	@python3 helpers/make/install.py compress
 
 lab: setup  ## open JupyterLab at the first notebook (ARGS="--port 9999 --no-browser" passes flags)
 	@$(PATH_VENV) jupyter lab --ip=127.0.0.1 $(AS_ROOT) --ServerApp.root_dir="$(CURDIR)" $(ARGS) \
@@ -22,14 +22,14 @@ test: setup  ## run every test and every notebook on a real engine (ARGS="-k mem
 	@$(PATH_VENV) python -m pytest $(ARGS)
 
 run: setup  ## execute the course and write results/executed (ONLY=01 for one lesson)
-	@$(PATH_VENV) python -m helpers.run $(ONLY)
+	@$(PATH_VENV) python -m helpers.make.run $(ONLY)
 
 check: setup  ## lint the code and the notebooks' style: seconds
 	@$(PATH_VENV) ruff check .
-	@$(PATH_VENV) python -m helpers.style
+	@$(PATH_VENV) python -m helpers.make.style
 
 bench: setup  ## print every performance figure beside its bar
-	@$(PATH_VENV) python -m helpers.bench $(ARGS)
+	@$(PATH_VENV) python -m helpers.make.bench $(ARGS)
 
 clean:  ## remove the environments, caches and executed copies; your measurements in results/ stay
 	rm -rf .venv .venv-compress .pytest_cache .ruff_cache .hypothesis results/executed results/report.html *.egg-info build

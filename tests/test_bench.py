@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from helpers import bench, bench_sections
-from helpers.bench import Figure
+from helpers.make import bench, bench_sections
+from helpers.make.bench import Figure
 
 
 def test_the_table_shows_figure_bar_peer_and_verdict():

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from helpers import install, install_checks, install_steps
-from helpers.install_checks import Problem
+from helpers.make import install, install_checks, install_steps
+from helpers.make.install_checks import Problem
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = sys.executable  # a test changes what sys.executable says
@@ -111,14 +111,14 @@ def test_a_second_run_asks_nothing_of_pip(lab):
 
 
 def test_the_real_no_op_is_quick(lab):
-    (lab.folder / "helpers").mkdir()
+    (lab.folder / "helpers" / "make").mkdir(parents=True)
     for name in ("__init__", "install", "install_checks", "install_steps"):
-        text = (ROOT / "helpers" / f"{name}.py").read_text()
-        (lab.folder / "helpers" / f"{name}.py").write_text(text)
+        text = (ROOT / "helpers" / "make" / f"{name}.py").read_text()
+        (lab.folder / "helpers" / "make" / f"{name}.py").write_text(text)
     lab.python("3.11")
     lab.setup()
     real = str(pathlib.Path(sys.base_prefix) / "bin" / "python3")
-    command = [real, str(lab.folder / "helpers" / "install.py")]
+    command = [real, str(lab.folder / "helpers" / "make" / "install.py")]
     took = []
     for _ in range(3):
         started = time.monotonic()
@@ -378,11 +378,11 @@ def test_install_is_written_for_an_old_python():
     import ast
 
     for name in ("__init__", "install", "install_checks", "install_steps"):
-        ast.parse((ROOT / "helpers" / f"{name}.py").read_text(), feature_version=(3, 9))
+        ast.parse((ROOT / "helpers" / "make" / f"{name}.py").read_text(), feature_version=(3, 9))
 
 
 def test_the_pins_agree_with_each_other():
-    from helpers import pins
+    from helpers.make import pins
 
     common, cpu, gpu = (pins.read(file) for file in
                         ("requirements.txt", "requirements-cpu.txt", "requirements-gpu.txt"))

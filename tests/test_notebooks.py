@@ -12,7 +12,7 @@ import psutil
 import pytest
 from nbformat import v4
 
-from helpers.leftovers import Watch
+from helpers.make.leftovers import Watch
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))

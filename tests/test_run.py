@@ -11,8 +11,8 @@ import psutil
 import pytest
 from nbformat import v4
 
-from helpers import report, run
-from helpers.leftovers import Watch
+from helpers.make import report, run
+from helpers.make.leftovers import Watch
 
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"
 WIDGET = "import ipywidgets\nipywidgets.IntSlider(description='live')"
@@ -37,7 +37,7 @@ def notebook(path, *cells):
 
 
 def command(folder, *arguments):
-    return [sys.executable, "-m", "helpers.run", "--results", str(folder / "results"),
+    return [sys.executable, "-m", "helpers.make.run", "--results", str(folder / "results"),
             *map(str, arguments)]
 
 

@@ -7,8 +7,9 @@ import re
 import nbformat.v4 as v4
 import pytest
 
-from helpers import study, style
+from helpers import study
 from helpers.errors import LabError
+from helpers.make import style
 
 NOTEBOOKS = [
     "00_start_here", "01_first_request", "02_measuring_latency", "03_memory",

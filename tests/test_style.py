@@ -6,7 +6,7 @@ import nbformat
 import nbformat.v4 as v4
 import pytest
 
-from helpers import style
+from helpers.make import style
 
 TITLE = "# Measuring\n\nAbout 40 minutes. You need lesson 01."
 

@@ -1,4 +1,4 @@
-"""The notebook style of this course: one function a rule, and `python -m helpers.style`.
+"""The notebook style of this course: one function a rule, and `python -m helpers.make.style`.
 
 Each rule yields (cell number, what is wrong). Cells count from 1; 0 is the whole notebook.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import reader
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CELLS, CELLS_START, CELLS_LONG = (25, 50), (15, 50), (25, 80)
 WORDS, CODE_LINES, LINE_LENGTH = (500, 1500), 15, 88
 FORBIDDEN = (r"sys\.path|(?i:open a (?:new )?terminal)|%pip|torch\.cuda\.is_available"

@@ -10,8 +10,8 @@ import tempfile
 import time
 import zipfile
 
-from helpers import install_checks as checks
-from helpers.install_checks import Problem
+from helpers.make import install_checks as checks
+from helpers.make.install_checks import Problem
 
 TORCH = "torch==2.13.0+cpu"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"

@@ -1,8 +1,8 @@
 """The pins in requirements*.txt: resolve them again, or check that none would have to compile.
 
-    python -m helpers.pins                    # has every pin a wheel for Python 3.11 to 3.13?
-    python -m helpers.pins resolve            # new pins where pyproject.toml changed (needs uv)
-    python -m helpers.pins resolve --upgrade  # the newest of everything
+    python -m helpers.make.pins  # has every pin a wheel for Python 3.11 to 3.13?
+    python -m helpers.make.pins resolve  # new pins where pyproject.toml changed (needs uv)
+    python -m helpers.make.pins resolve --upgrade  # the newest of everything
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11.2", "3.12", "3.13")  # 3.11.2 is Debian 12's: not every release supports it
 GLIBC = 34  # the newest that a pin asks for, and that install_checks asks of the machine
 SETS = {
@@ -51,8 +51,8 @@ HEADERS = {
     "requirements-compress.txt": "The environment of llmcompressor, which cannot share vLLM's.",
 }
 HEADER = """# {about}
-# Full pins, made from pyproject.toml by `python -m helpers.pins resolve`; installed with
-# `pip install --no-deps`. `python -m helpers.pins` checks that each has a wheel.
+# Full pins, made from pyproject.toml by `python -m helpers.make.pins resolve`; installed with
+# `pip install --no-deps`. `python -m helpers.make.pins` checks that each has a wheel.
 """
 
 

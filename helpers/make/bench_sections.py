@@ -12,10 +12,11 @@ from statistics import mean
 import httpx
 import psutil
 
-from helpers import bench_clients, load, models, profile, reference, run, server
-from helpers.bench import RESULTS, Figure
+from helpers import bench_clients, load, models, profile, reference, server
 from helpers.bench_owner import ENV
-from helpers.leftovers import Watch
+from helpers.make import run
+from helpers.make.bench import RESULTS, Figure
+from helpers.make.leftovers import Watch
 from helpers.tool_files import read_vllm_bench
 
 ROOT = run.ROOT

@@ -1,7 +1,7 @@
 """Set up the course: `make setup` runs this, with whatever python3 the system has (3.9 or newer).
 
-    python3 helpers/install.py            # .venv, what the course runs in
-    python3 helpers/install.py compress   # .venv-compress, for llmcompressor
+    python3 helpers/make/install.py            # .venv, what the course runs in
+    python3 helpers/make/install.py compress   # .venv-compress, for llmcompressor
 
 Each finished step is written to setup.json in the environment, with a hash of what went into it.
 A later run skips the steps whose hash still fits: it goes on after a failure, and returns at once
@@ -19,12 +19,12 @@ import signal
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 if not __package__:
     sys.path[0] = str(ROOT)  # run as a file: import from the course's folder, not from this one
 
-from helpers import install_checks as checks  # noqa: E402
-from helpers import install_steps as do  # noqa: E402
+from helpers.make import install_checks as checks  # noqa: E402
+from helpers.make import install_steps as do  # noqa: E402
 
 FOLDERS = {"course": ".venv", "compress": ".venv-compress"}
 PINS = {

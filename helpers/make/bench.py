@@ -1,7 +1,7 @@
 """`make bench`: every performance figure of the course beside its bar, and beside its peer.
 
-    python -m helpers.bench              # all sections, about 20 minutes on 2 cores
-    python -m helpers.bench setup points # some: see SECTIONS in bench_sections.py
+    python -m helpers.make.bench              # all sections, about 20 minutes on 2 cores
+    python -m helpers.make.bench setup points # some: see SECTIONS in bench_sections.py
 
 Prints one table and writes it to results/bench.json. A bar that is not met is in the table; a
 section that cannot be measured is too, as failed, and makes the exit status 1.
@@ -15,7 +15,8 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
-from helpers import provenance, report
+from helpers import provenance
+from helpers.make import report
 
 RESULTS = provenance.ROOT / "results"
 
@@ -93,7 +94,7 @@ def save(figures, load_before):
 
 def main(names):
     """Run the sections named, or all; returns the exit status."""
-    from helpers.bench_sections import SECTIONS
+    from helpers.make.bench_sections import SECTIONS
 
     unknown = [name for name in names if name not in SECTIONS]
     if unknown:

@@ -1,7 +1,7 @@
 """`make run`: executes the course headless, and reports on it in results/report.html.
 
-    python -m helpers.run                    # every lesson, then every lab
-    python -m helpers.run 01 labs/02 my.ipynb
+    python -m helpers.make.run                    # every lesson, then every lab
+    python -m helpers.make.run 01 labs/02 my.ipynb
 
 Each notebook runs in a fresh kernel, in its own folder, with the real engine. Executed copies go
 to results/executed, as notebooks and as pages. The exit status is 1 if any did not pass, 2 if a
@@ -22,8 +22,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-from helpers import provenance, report
-from helpers.leftovers import Watch
+from helpers import provenance
+from helpers.make import report
+from helpers.make.leftovers import Watch
 from helpers.progress import Line
 
 ROOT = provenance.ROOT
@@ -184,7 +185,7 @@ async def _end_kernel(client, now):
 
 def main(arguments=None):
     """Run what the command line names; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.run", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m helpers.make.run", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="notebooks; all, if none is named")
     parser.add_argument("--timeout", type=int, default=1200, help="seconds a cell may take")
