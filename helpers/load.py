@@ -27,6 +27,7 @@ GUIDELLM_ENV = {
     "GUIDELLM__MAX_WORKER_PROCESSES": str(max(1, min(10, (os.cpu_count() or 1) // 2))),
     "COLUMNS": "200", "NO_COLOR": "1",
 }
+SWEEP_ROUNDS = 16
 
 
 def vllm_bench(server, *, input_len, output_len, concurrency, num_prompts, seed,
@@ -78,13 +79,16 @@ def bench_flags(server, *, input_len, output_len, concurrency, num_prompts, requ
 def sweep(server, *, concurrencies, **point):
     """`vllm_bench` at each concurrency; the rows of all, with a `concurrency` column.
 
-    The seed grows by one a point, so that no point sends prompts that the cache has seen.
+    A point has num_prompts requests, or SWEEP_ROUNDS for each in flight if that is fewer: a slow
+    point then takes no longer than a fast one. The seed grows by one a point, so that no point
+    sends prompts that the cache has seen.
     attrs: command and report of every point, one below the other.
     """
     frames = []
     for place, concurrency in enumerate(concurrencies):
+        number = min(point["num_prompts"], SWEEP_ROUNDS * concurrency)
         frame = vllm_bench(server, concurrency=concurrency,
-                           **point | {"seed": point["seed"] + place})
+                           **point | {"seed": point["seed"] + place, "num_prompts": number})
         frames.append(frame.assign(concurrency=concurrency))
     together = pd.concat(frames, ignore_index=True)
     together.attrs.update(
