@@ -72,6 +72,7 @@ class Server:
         self._error, self._seen = None, 0  # bytes in its log when it was last known to be well
         self._started = time.time()
         self.port, self._reservation = ports.reserve(port)
+        self._url = f"http://{ports.HOST}:{self.port}"
         try:
             self._engine = Engine(path, port=self.port, env=env, flags=flags, name=name)
         except BaseException:
@@ -95,10 +96,6 @@ class Server:
         """http://127.0.0.1:PORT, without /v1; waits until the engine is ready."""
         self.wait()
         return self._url
-
-    @property
-    def _url(self):
-        return f"http://127.0.0.1:{self.port}"
 
     @property
     def elapsed_s(self):
@@ -158,10 +155,9 @@ class Server:
         if self._error is not None:
             raise self._error
         code = self._engine.exit_code
-        if code is not None and self._was_ready:
-            self._fail(diagnose.died(self.log(self._seen), code))
         if code is not None:
-            self._fail(diagnose.failed_start(self.log(), code))
+            why = diagnose.died if self._was_ready else diagnose.failed_start
+            self._fail(why(self.log(self._seen), code))
 
     def _fail(self, error):
         """Remember why, end what is left of the engine, and raise."""

@@ -346,7 +346,7 @@ def test_another_program_answers_on_the_port(standin, monkeypatch):
     one.wait()
     two = serve(standin, name="two", standin={"slow_s": 9})
     until(lambda: "args" in two.log())
-    two.port = one.port
+    two.port, two._url = one.port, one.url
     with pytest.raises(LabError) as caught:
         two.wait()
     assert_helpful(caught.value, "not this engine", "took the port", "serve(...)", "args")
