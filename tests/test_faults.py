@@ -268,8 +268,9 @@ SCENARIOS = {
 EARLY = {exception_in_script, sudden_exit, forked_child_outlives, nbval, nbclient,
          terminated_alone, interrupted_script, terminal_closed, jupyter_terminated,
          jupyter_killed, both_killed}
-# To the engine these are as others are: on the real one only with LAB_ALL_FAULTS=1, 2 minutes more.
-SAME = {sudden_exit, killed_while_starting, interrupted_script, terminal_closed, both_killed}
+# To the engine these are as others are: on the real one only with LAB_ALL_FAULTS=1, 4 minutes more.
+SAME = {sudden_exit, killed_while_starting, interrupted_script, terminal_closed, both_killed,
+        exception_in_script, forked_child_outlives, terminated_alone, jupyter_killed}
 
 
 def run(scenario, backend, folder):
