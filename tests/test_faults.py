@@ -268,7 +268,7 @@ SCENARIOS = {
 EARLY = {exception_in_script, sudden_exit, forked_child_outlives, nbval, nbclient,
          terminated_alone, interrupted_script, terminal_closed, jupyter_terminated,
          jupyter_killed, both_killed}
-# To the engine these are as others are: on the real one only with LAB_ALL_FAULTS=1, 4 minutes more.
+# To the engine these are as others are: on the real one only with LAB_THOROUGH=1, 4 minutes more.
 SAME = {sudden_exit, killed_while_starting, interrupted_script, terminal_closed, both_killed,
         exception_in_script, forked_child_outlives, terminated_alone, jupyter_killed}
 
@@ -298,7 +298,7 @@ def runs(request, tiny_model, tmp_path_factory):
 
 CASES = [("stand-in", scenario) for scenario in SCENARIOS]
 CASES += [("real", scenario) for scenario in SCENARIOS
-          if scenario not in SAME or os.environ.get("LAB_ALL_FAULTS")]
+          if scenario not in SAME or os.environ.get("LAB_THOROUGH")]
 
 
 @pytest.mark.parametrize("backend, scenario", CASES,
