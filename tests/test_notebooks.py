@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -56,14 +57,34 @@ def assert_nothing_runs(watch, seconds=10):
     assert not shared, f"left in shared memory: {shared}"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook(path):
+def run(path):
+    """(exit status, what nbval printed, its watch, an AssertionError if anything was left)."""
     watch = Watch()
     status, printed = nbval(path, watch)
+    try:
+        assert_nothing_runs(watch)
+    except AssertionError as error:
+        return status, printed, watch, error
+    return status, printed, watch, None
+
+
+@pytest.fixture(scope="module")
+def runs(request):
+    """{path: future of run(path)} of the notebooks chosen, two at a time, the last lesson first."""
+    chosen = [item.callspec.params["path"] for item in request.session.items
+              if getattr(item, "function", None) is test_notebook]
+    with ThreadPoolExecutor(2) as pool:
+        yield {path: pool.submit(run, path) for path in reversed(chosen)}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook(path, runs):
+    status, printed, watch, error = runs[path].result()
     assert status == 0, f"{path.name} failed:\n{printed[-6000:]}"
     starts_engine = "server.serve(" in path.read_text(encoding="utf-8")
     assert ("VLLM::EngineCore" in watch.names) == starts_engine  # the watch sees what there is
-    assert_nothing_runs(watch)
+    if error:
+        raise error
 
 
 def make(path, *sources):
