@@ -75,5 +75,8 @@ def _hub():
         host = urlsplit(constants.ENDPOINT).hostname
         socket.create_connection((host, 443), timeout=2).close()
     except OSError:
-        return ["model hub", None, "not reached", "nothing: the course runs without it"]
+        fix = "nothing: this model needs none"
+        if profile.current().model != models.OFFLINE_DEFAULT:
+            fix = f"LAB_MODEL={models.OFFLINE_DEFAULT} needs no network"
+        return ["model hub", None, "not reached", fix]
     return ["model hub", True, "reached", ""]

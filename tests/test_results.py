@@ -295,3 +295,10 @@ def test_folders_of_this_machine_are_cut_out():
 def test_recorded_data_stays_small():
     size = sum(path.stat().st_size for path in results.RECORDED.rglob("*") if path.is_file())
     assert size < 10e6, f"data/recorded holds {size / 1e6:.1f} MB, more than 10"
+
+
+def test_quick_runs_are_not_recorded(monkeypatch, capsys):
+    monkeypatch.setenv("LAB_QUICK", "1")
+    requests = pd.DataFrame([{"ttft_s": 1.0}])
+    assert results.record("quick", requests) is None
+    assert "not recorded" in capsys.readouterr().out

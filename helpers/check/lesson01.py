@@ -62,5 +62,5 @@ def decode(by_hand, engine, ids):
             "return_token_ids": True, "ignore_eos": True}
     reply = httpx.post(f"{engine.url}/v1/completions", json=body, timeout=300).json()
     at_once = reply["choices"][0]["token_ids"]
-    check.choice(list(by_hand), at_once, why=f"the same eight tokens: {at_once}",
+    check.choice(by_hand, at_once, why=f"the same eight tokens: {at_once}",
                  hint="each call needs the prompt and every token made so far, in order")
