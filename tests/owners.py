@@ -179,7 +179,7 @@ class Kernel:
 
     def start(self, code):
         """Start a cell; gives its id for `finish`."""
-        return self.client.execute(code)
+        return self.client.execute(code, stop_on_error=False)  # else the next may be dropped
 
     def finish(self, cell, timeout_s=200):
         """(status, error name) of a started cell."""
