@@ -16,6 +16,7 @@ COLOURS = {
     "client": "#0072B2", "vllm bench": "#D55E00", "guidellm": "#009E73",
     "weights": "#0072B2", "card": "#999999", "free": "#009E73",
     "same seed": "#D55E00", "fresh seed": "#0072B2",
+    "four times the capacity": "#0072B2", "half": "#E69F00", "closed loop": "#009E73",
 }
 
 
@@ -152,7 +153,8 @@ def queue(requests, *, ax=None):
     """Wait for the first token (wait_s) against the time a request was meant for, by arm."""
     ax = axes(ax, data=requests)
     for at, (arm, rows) in enumerate(requests.groupby("arm", sort=False)):
-        ax.plot(rows.intended_s, rows.wait_s, "o", ms=3.5, label=arm, color=f"C{at}")
+        ax.plot(rows.intended_s, rows.wait_s, "o", ms=3.5, label=arm,
+                color=COLOURS.get(arm, f"C{at}"))
     ax.set(xlabel="intended send time (s)", ylabel="first token after that (s)", ylim=(0, None))
     ax.legend(frameon=False, fontsize=8)
     return ax
