@@ -1,43 +1,8 @@
-"""The figures of the course: f(data, *, ax=None) -> Axes. Pure: nothing is read or measured here.
+"""The figures of lessons 00 to 02: what fits, latencies, throughput, queues."""
 
-About 6 by 3.5 inches, units on the axes. The same configuration has the same colour in every
-figure. The caption says on which machine and model: `label(...)` sets it for a notebook, and
-data that carries one in `.attrs["caption"]` brings its own.
-"""
-
-import matplotlib.pyplot as plt
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-SIZE = (6, 3.5)
-# Okabe and Ito's palette, which colour-blind readers can tell apart.
-COLOURS = {
-    "ttft": "#0072B2", "tpot": "#D55E00", "itl": "#E69F00", "e2el": "#009E73",
-    "throughput": "#000000", "prefill": "#0072B2", "decode": "#D55E00",
-    "client": "#0072B2", "vllm bench": "#D55E00", "guidellm": "#009E73",
-    "weights": "#0072B2", "card": "#999999", "free": "#009E73",
-    "same seed": "#D55E00", "fresh seed": "#0072B2",
-    "four times the capacity": "#0072B2", "half": "#E69F00", "closed loop": "#009E73",
-}
-
-
-_label = [""]
-
-
-def label(caption):
-    """The caption of the figures that follow, unless their data carries its own."""
-    _label[0] = caption
-
-
-def axes(ax=None, *, data=None):
-    """The axes to draw on, new ones of the course's size if none are given."""
-    if ax is None:
-        _, ax = plt.subplots(figsize=SIZE, layout="constrained")
-    ax.spines[["top", "right"]].set_visible(False)
-    caption = getattr(data, "attrs", {}).get("caption") or _label[0]
-    if caption:
-        ax.annotate(caption, (0, 1), xytext=(0, 4), xycoords="axes fraction", va="bottom",
-                    textcoords="offset points", fontsize=7, color="#666666")
-    return ax
+from helpers.plots.base import COLOURS, axes
 
 
 def fits(cards, need_bytes, *, ax=None):
