@@ -19,8 +19,9 @@ ENCODERS = {"bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta-
             "vit", "clip", "siglip", "wav2vec2"}
 # Layers that keep a state and no cache of keys and values, or keep it by a rule of their own.
 OTHER_SHAPES = ("mamba_d_state", "mamba_d_ssm", "ssm_cfg", "state_size", "d_state",
-                "attn_layer_period", "hybrid_override_pattern", "linear_num_value_heads", "_block_types",
-                "attention_chunk_size", "num_kv_shared_layers", "index_topk", "compress_ratios")
+                "attn_layer_period", "hybrid_override_pattern", "linear_num_value_heads",
+                "_block_types", "attention_chunk_size", "num_kv_shared_layers", "index_topk",
+                "compress_ratios")
 # One layer in so many sees the whole text, in families whose config does not say which.
 GLOBAL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6}
 # Families with the layer that `layer_parameters` counts.
