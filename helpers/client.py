@@ -63,12 +63,13 @@ class Exchange(asyncio.Protocol):
 def stream(server, messages, *, max_tokens, temperature=0, timeout_s=600, **body):
     """Send one request and return its row, a Series with the columns of helpers.rows.table.
 
-    messages: a list of chat messages, or a str, which goes to /v1/completions as it is.
+    messages: a list of chat messages; or a str or a list of token ids, which go to
+    /v1/completions as they are.
     body: more fields of the request (ignore_eos=True, stop=[...]). Raises LabError when the
     server does not answer, refuses the request (its own message is shown), or stops midway.
     """
-    rows = _run(server, [messages], concurrency=1, timeout_s=timeout_s,
-                body={"max_tokens": max_tokens, "temperature": temperature, **body})
+    _, rows = _run(server, [messages], max_tokens=max_tokens, concurrency=1, timeout_s=timeout_s,
+                   body={"temperature": temperature, **body})
     if rows[0]["outcome"] != "ok":
         raise explain(server, f"The request to {server.url} failed: {rows[0]['error']}",
                        rows[0]["error"])
@@ -79,29 +80,35 @@ def streams(server, prompts, *, max_tokens, concurrency=None, rate=None, tempera
             timeout_s=600, **body):
     """Send every prompt and return a DataFrame, one row a request in the order of `prompts`.
 
+    max_tokens: one limit for all, or a list with one for each prompt.
     concurrency: at most so many in flight; the next is sent when one has ended (closed loop).
     rate: request k is meant for k / rate seconds after the start, whether or not the server
     keeps up (open loop); with `concurrency` as well it waits for a free place.
     The columns are those of `helpers.rows.table`; the tokens are counted by the server (`usage`).
-    A request that failed has outcome 'error' and says why in `error`. Raises LabError when
-    all failed.
+    attrs["started"] is time.perf_counter() at the start that `sent_s` counts from. A request that
+    failed has outcome 'error' and says why in `error`. Raises LabError when all failed.
     """
     if concurrency is None and rate is None:
         raise ValueError("give `concurrency` (closed loop), `rate` (open loop), or both")
-    rows = _run(server, prompts, concurrency=concurrency or len(prompts), rate=rate,
-                timeout_s=timeout_s,
-                body={"max_tokens": max_tokens, "temperature": temperature, **body})
+    started, rows = _run(server, prompts, max_tokens=max_tokens, rate=rate, timeout_s=timeout_s,
+                         concurrency=concurrency or len(prompts),
+                         body={"temperature": temperature, **body})
     if rows and all(row["outcome"] != "ok" for row in rows):
         raise explain(server, f"All {len(rows)} requests to {server.url} failed; "
                        f"the first: {rows[0]['error']}", rows[0]["error"])
     settings = {"concurrency": concurrency, "rate": rate, "max_tokens": max_tokens,
                 "temperature": temperature, **body}
-    return table(rows, tool="client", settings=settings)
+    frame = table(rows, tool="client", settings=settings)
+    frame.attrs["started"] = started
+    return frame
 
 
-def _run(server, prompts, *, concurrency, body, timeout_s, rate=None):
-    """Rows of all requests, from a loop in a thread of its own; an interrupt ends them."""
-    requests = [_request(server, prompt, body) for prompt in prompts]
+def _run(server, prompts, *, max_tokens, concurrency, body, timeout_s, rate=None):
+    """(start time, rows of all requests), from a loop in a thread of its own; an interrupt ends
+    them."""
+    limits = max_tokens if isinstance(max_tokens, list) else [max_tokens] * len(prompts)
+    requests = [_request(server, prompt, {"max_tokens": limit, **body})
+                for prompt, limit in zip(prompts, limits, strict=True)]
     address = urlsplit(server.url)
     result, running = concurrent.futures.Future(), []
 
@@ -127,12 +134,13 @@ def _run(server, prompts, *, concurrency, body, timeout_s, rate=None):
             raise
         finally:
             thread.join(5)
-    return [_row(index, exchange, started, rate) for index, exchange in enumerate(exchanges)]
+    return started, [_row(index, exchange, started, rate)
+                     for index, exchange in enumerate(exchanges)]
 
 
 def _request(server, prompt, body):
     """The bytes of one HTTP request, made before the clock starts."""
-    chat = not isinstance(prompt, str)
+    chat = not isinstance(prompt, str) and all(isinstance(part, dict) for part in prompt)
     path = "/v1/chat/completions" if chat else "/v1/completions"
     data = json.dumps({"model": server.model, "messages" if chat else "prompt": prompt,
                        **STREAMING, **body}).encode()

@@ -44,6 +44,13 @@ def test_a_str_goes_to_completions_and_a_single_token_has_no_tpot(server):
     assert row.output_tokens == 1 and row.itl_s == [] and math.isnan(row.tpot_s)
 
 
+def test_token_ids_go_to_completions(server):
+    row = client.stream(server, [5, 6, 7], max_tokens=2)
+    assert (row.input_tokens, row.output_tokens) == (3, 2)
+    rows = client.streams(server, [[5, 6, 7], [5]], concurrency=1, max_tokens=2)
+    assert list(rows.input_tokens) == [3, 1]
+
+
 def test_extra_fields_reach_the_server(server):
     row = client.stream(server, "Hello", max_tokens=9, max_completion_tokens=5)
     assert row.output_tokens == 5
@@ -58,6 +65,16 @@ def test_a_closed_loop_never_exceeds_its_concurrency(server):
     assert max(((sent <= moment) & (ended > moment)).sum() for moment in sent) <= 3
     assert requests.attrs["settings"]["concurrency"] == 3
     assert requests.attrs["tool"] == "client"
+
+
+def test_each_prompt_may_have_a_limit_of_its_own_and_the_start_is_told(server):
+    before = time.perf_counter()
+    requests = client.streams(server, ["a", "b"], concurrency=2, max_tokens=[3, 9])
+    assert list(requests.output_tokens) == [3, 9]
+    started = requests.attrs["started"]
+    assert before < started <= started + requests.sent_s.min() < time.perf_counter()
+    with pytest.raises(ValueError):
+        client.streams(server, ["a", "b"], concurrency=2, max_tokens=[3])
 
 
 def test_an_open_loop_keeps_to_its_times_and_says_when_it_sent(server):
