@@ -51,13 +51,6 @@ def test_token_ids_go_to_completions(server):
     assert list(rows.input_tokens) == [3, 1]
 
 
-def test_token_ids_go_to_completions(server):
-    row = client.stream(server, [5, 6, 7], max_tokens=2)
-    assert (row.input_tokens, row.output_tokens) == (3, 2)
-    rows = client.streams(server, [[5, 6, 7], [5]], concurrency=1, max_tokens=2)
-    assert list(rows.input_tokens) == [3, 1]
-
-
 def test_extra_fields_reach_the_server(server):
     row = client.stream(server, "Hello", max_tokens=9, max_completion_tokens=5)
     assert row.output_tokens == 5
