@@ -49,6 +49,20 @@ def _file():
     return files[0]
 
 
+def number_types():
+    """How the package's file stores its weights: a DataFrame by type of number.
+
+    Columns: weights, bytes, and bits a weight, its share of the scales included.
+    """
+    import gguf
+    import pandas as pd
+
+    rows = [(tensor.tensor_type.name, int(tensor.n_elements), int(tensor.n_bytes))
+            for tensor in gguf.GGUFReader(_file()).tensors]
+    table = pd.DataFrame(rows, columns=["type", "weights", "bytes"]).groupby("type").sum()
+    return table.assign(bits=8 * table.bytes / table.weights)
+
+
 def convert(gguf, folder):
     """Dequantize `gguf` and save model and tokenizer into `folder` as safetensors."""
     import torch

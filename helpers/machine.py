@@ -84,3 +84,15 @@ def _read_once(arrays):
         start = time.perf_counter()
         list(pool.map(np.sum, arrays))
         return sum(array.nbytes for array in arrays) / (time.perf_counter() - start)
+
+
+def engine_memory(server):
+    """Bytes of memory that an engine takes: on a CPU what its processes hold, shared pages once
+    (PSS); on a GPU all that is in use on the first card, so let nothing else run there.
+    """
+    if profile.current().name == "gpu":
+        command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return int(answer.split()[0]) * 2**20
+    top = psutil.Process(server.pid)
+    return sum(process.memory_full_info().pss for process in [top, *top.children(recursive=True)])

@@ -1,5 +1,8 @@
 """The machine, the preflight and the first memory formula."""
 
+import subprocess
+import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +30,21 @@ def test_the_machine_is_described():
 
 def test_bandwidth_is_a_rate_that_memory_can_have():
     assert 1e8 < machine.memory_bandwidth(repeats=1) < 1e13
+
+
+def test_memory_of_an_engine_is_that_of_its_processes(monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "x = bytearray(2**27); input()"],
+                             stdin=subprocess.PIPE)
+    try:
+        time.sleep(1)
+        assert 2**27 < machine.engine_memory(SimpleNamespace(pid=child.pid)) < 2**28
+    finally:
+        child.kill()
+        child.wait()
+    monkeypatch.setattr(profile, "current", lambda: profile.GPU)
+    answer = SimpleNamespace(stdout="3\n9\n")
+    monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: answer)
+    assert machine.engine_memory(None) == 3 * 2**20
 
 
 def test_preflight_finds_what_is_here():
