@@ -15,6 +15,7 @@ COLOURS = {
     "client": "#0072B2", "vllm bench": "#D55E00", "guidellm": "#009E73",
     "weights": "#0072B2", "card": "#999999", "free": "#009E73",
     "same seed": "#D55E00", "fresh seed": "#0072B2",
+    "cold": "#0072B2", "warm": "#D55E00", "shared block": "#009E73", "own block": "#56B4E9",
     "four times the capacity": "#0072B2", "half": "#E69F00", "closed loop": "#009E73",
 }
 

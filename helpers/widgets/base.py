@@ -30,7 +30,7 @@ def show(draw, **controls):
     redraw()
     row = HBox(list(controls.values()), layout=Layout(flex_flow="row wrap"))
     box = VBox([row, note, image])
-    display(box._repr_mimebundle_() | {"image/png": image.value}, raw=True)
+    display(box._repr_mimebundle_() | {"image/png": bytes(image.value)}, raw=True)
     return box
 
 
