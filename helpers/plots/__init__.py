@@ -4,6 +4,14 @@ One file for a few lessons; notebooks call them all as `plots.name(...)`.
 """
 
 from helpers.plots.base import COLOURS, SIZE, axes, label
+from helpers.plots.batching import (
+    batch,
+    counts,
+    held_out,
+    roofline,
+    scheduler,
+    stalls,
+)
 from helpers.plots.measuring import (
     arms,
     clients,
@@ -14,6 +22,10 @@ from helpers.plots.measuring import (
     throughput,
     timeline,
 )
+from helpers.plots.memory import by_context, cache_growth, sizing
+from helpers.plots.paging import block_table, forgotten, itl_by_arm, saved
 
-__all__ = ["COLOURS", "SIZE", "arms", "axes", "clients", "fits", "in_order", "label", "latency",
-           "queue", "throughput", "timeline"]
+__all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context", "cache_growth",
+           "clients", "counts", "fits", "forgotten", "held_out", "in_order", "itl_by_arm", "label",
+           "latency", "queue", "roofline", "saved", "scheduler", "sizing", "stalls", "throughput",
+           "timeline"]
