@@ -77,3 +77,11 @@ def test_shape_loads_in_transformers(name):
 def test_the_two_shapes_are_the_two_texts_models():
     models = {study.value("study_model_name"), study.value("tutorial_compress_model")}
     assert {f"Qwen/{name}" for name in SHAPES} == models
+
+
+def test_every_shape_has_its_line_with_a_source():
+    readme = (DATA / "shapes" / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+/[^`]+)` \|.{20,}\|$", readme, re.MULTILINE))
+    assert sorted(rows) == sorted(path.name for path in (DATA / "shapes").iterdir()
+                                  if path.is_dir())
+    assert len(rows) >= 12 and all(hub.endswith(name) for name, hub in rows.items())
