@@ -155,14 +155,18 @@ def _shape(name):
 
 
 def _prepare_shape(name):
-    source = _shape(name)
+    source, shape = _shape(name), config(f"shape:{name}")
+    if shape.get("is_encoder_decoder"):
+        raise LabError(f"The shape {name} cannot be served.", cause="It listens: its sound needs "
+                       "more than a config and a tokenizer of text.",
+                       fix="This shape is for sizing. To serve one, take shape:Qwen3-0.6B.")
 
     def fill(folder):
         shutil.copy(source / "config.json", folder)
         for file in prepare(OFFLINE_DEFAULT).iterdir():
             if file.name.startswith(("tokenizer", "special_tokens", "chat_template", "vocab")):
                 shutil.copy(file, folder)
-        name_every_id(folder, config(f"shape:{name}")["vocab_size"])
+        name_every_id(folder, shape["vocab_size"])
         (folder / RANDOM_WEIGHTS_NOTE).write_text("Served with --load-format dummy.\n")
 
     return _once(f"shape-{name}", fill)

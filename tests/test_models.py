@@ -139,7 +139,7 @@ def test_config_is_a_dict_without_a_network():
     assert models.config("shape:Qwen3-0.6B")["num_hidden_layers"] == 28
 
 
-@pytest.mark.parametrize("name", models.shapes())
+@pytest.mark.parametrize("name", ["Qwen3-0.6B", "Qwen2.5-1.5B-Instruct"])
 def test_a_shape_is_served_with_random_weights(name, standin, capsys):
     folder = models.prepare(f"shape:{name}")
     assert json.loads((folder / "config.json").read_text()) == models.config(f"shape:{name}")
@@ -147,6 +147,12 @@ def test_a_shape_is_served_with_random_weights(name, standin, capsys):
     live = server.serve(folder)
     assert "--load-format dummy" in live.command and f"--served-model-name {name}" in live.command
     assert "random" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["whisper-small", "Mistral-7B-v0.1"])
+def test_a_shape_for_sizing_alone_is_not_served(name, cache):
+    assert "for sizing" in refused(f"shape:{name}").fix
+    assert not list(cache.glob(f"shape-{name}*/"))
 
 
 def test_a_folder_is_checked_and_returned(tiny_model, tmp_path):
