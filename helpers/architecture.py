@@ -1,32 +1,17 @@
 """What a model's config.json says of its layers: what each keeps in the cache, what it weighs.
 
 The names of fields differ between families and ages: GPT-2 says n_layer, Falcon num_kv_heads or
-multi_query, a model of text and images puts all of it under text_config. Read here, once.
+multi_query, a model of text and images puts all of it under text_config. Read here, once, with
+the tables of helpers.families. A field that is missing is an error, unless it follows from others.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from helpers import families
 from helpers.errors import LabError
 
-NAMES = {
-    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads"),
-    "hidden_size": ("hidden_size", "n_embd", "d_model"),
-    "num_key_value_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv"),
-}
-DECODERS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-ENCODERS = {"bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta-v2", "modernbert",
-            "vit", "clip", "siglip", "wav2vec2"}
-# Layers that keep a state and no cache of keys and values, or keep it by a rule of their own.
-OTHER_SHAPES = ("mamba_d_state", "mamba_d_ssm", "ssm_cfg", "state_size", "d_state",
-                "attn_layer_period", "hybrid_override_pattern", "linear_num_value_heads",
-                "_block_types", "attention_chunk_size", "num_kv_shared_layers", "index_topk",
-                "compress_ratios")
-# One layer in so many sees the whole text, in families whose config does not say which.
-GLOBAL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6}
-# Families with the layer that `layer_parameters` counts.
-GATED = {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"}
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+UNCOVERED = "No formula here covers such layers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +31,47 @@ class Layer:
         return self.always or min(tokens, self.window or tokens)
 
 
+def text_part(config):
+    """The part of a config that describes the model of text: most have no other."""
+    if not isinstance(config, Mapping):
+        raise LabError(f"This is no config: {str(config)[:60]!r}.", cause="It is not a dict.",
+                       fix="Give models.config(name), or json.loads of a config.json.")
+    for name in families.TEXT_PARTS:
+        if isinstance(config.get(name), Mapping) and config[name]:
+            return {"model_type": config.get("model_type"), **config[name]}
+    return config
+
+
 def value(config, name, *, default=None):
     """Field `name` under any of its names; LabError, naming it, where it is missing.
 
     For a model of several kinds of input, the one of its text part.
     """
-    config = config.get("text_config") or config
-    for alias in NAMES.get(name, (name,)):
-        if config.get(alias) is not None:
-            return config[alias]
+    text = text_part(config)
+    for alias in families.NAMES.get(name, (name,)):
+        if text.get(alias) is not None:
+            return text[alias]
     if default is None:
-        raise _error(config, f"has no {name}", "Add the field, or take a complete config.json.")
+        raise _error(text, f"has no {name}", "Add the field, or take a complete config.json.")
     return default
+
+
+def count(config, name, *, default=None):
+    """The `value` of a field that counts something: a whole number, 1 or more, or LabError."""
+    number = value(config, name, default=default)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise _error(text_part(config), f"has {name} {number!r}", "It is a whole number above 0.")
+    return number
 
 
 def cache_layers(config):
     """A Layer for each attention layer of the decoder."""
-    _decoder(config)
+    text = text_part(config)
+    _decoder(config, text)
     if config.get("is_encoder_decoder"):
         return _encoder_decoder(config)
-    text = config.get("text_config") or config
-    count, windows = value(config, "num_hidden_layers"), _windows(text)
     elements = _elements(text)
-    return [Layer(elements, window) for window in windows or [None] * count]
+    return [Layer(elements, window) for window in _windows(text)]
 
 
 def layer_parameters(config):
@@ -79,58 +82,82 @@ def layer_parameters(config):
     for other families, and for mixtures of experts.
     """
     cache_layers(config)  # says so if this is no decoder
-    text = config.get("text_config") or config
-    for field in EXPERTS:
+    text = text_part(config)
+    for field in families.EXPERTS:
         if text.get(field):
             raise _error(text, f"has {field}", "A step reads the experts that its tokens are "
                          "sent to: no config tells which.")
-    family = value(config, "model_type")
-    if family not in GATED:
+    family = value(text, "model_type")
+    if family not in families.GATED:
         raise _error(text, f"has model_type {family!r}",
-                     f"Weights are counted for {', '.join(sorted(GATED))}.")
-    hidden, heads = value(config, "hidden_size"), value(config, "num_attention_heads")
-    kv_heads, head_dim = _kv_heads(text), _head_dim(text)
-    projections = hidden * head_dim * (2 * heads + 2 * kv_heads)
-    mlp = 3 * hidden * value(config, "intermediate_size")
+                     f"Weights are counted for {', '.join(sorted(families.GATED))}.")
+    hidden, heads = count(text, "hidden_size"), count(text, "num_attention_heads")
+    inner, kv_heads, head_dim = count(text, "intermediate_size"), _kv_heads(text), _head_dim(text)
+    weights = hidden * head_dim * (2 * heads + 2 * kv_heads) + 3 * hidden * inner
     norms = hidden * (4 if family in ("gemma2", "gemma3_text") else 2)
     norms += 2 * head_dim if family in ("qwen3", "gemma3_text") else 0
-    biased = family == "qwen2" or text.get("attention_bias")
-    biases = head_dim * (heads + 2 * kv_heads) if biased else 0
-    biases += hidden if text.get("attention_bias") else 0  # of the output projection
-    return projections + mlp + norms + biases
+    biases = 0
+    if family == "qwen2" or text.get("attention_bias"):
+        biases += head_dim * (heads + 2 * kv_heads) + (0 if family == "qwen2" else hidden)
+    if text.get("mlp_bias"):
+        biases += 2 * inner + hidden
+    return weights + norms + biases
 
 
-def _decoder(config):
-    """LabError if this model writes no text, or keeps no cache of keys and values."""
+def _decoder(config, text):
+    """LabError if this model writes no text, or keeps its cache by a rule not known here."""
     names = config.get("architectures") or []
-    if names and not any(name.endswith(DECODERS) for name in names):
+    if names and not any(str(name).endswith(families.DECODERS) for name in names):
         raise _error(config, f"has architectures {names}", "Only a decoder has a KV cache.")
-    if config.get("model_type") in ENCODERS and not config.get("is_decoder"):
+    if config.get("model_type") in families.ENCODERS and not config.get("is_decoder"):
         raise _error(config, f"has model_type {config['model_type']!r}",
                      "Only a decoder has a KV cache.")
-    text = config.get("text_config") or config
-    for field in OTHER_SHAPES:
-        if text.get(field) is not None:
-            raise _error(text, f"has {field}", "No formula here covers such layers.")
+    for field in families.OTHER_SHAPES:
+        if text.get(field):
+            raise _error(text, f"has {field}", UNCOVERED)
 
 
 def _elements(text):
-    if text.get("kv_lora_rank"):
-        return text["kv_lora_rank"] + value(text, "qk_rope_head_dim")
-    return 2 * _kv_heads(text) * _head_dim(text)
+    """What a layer keeps of one token, in numbers."""
+    family, latent = text.get("model_type"), text.get("kv_lora_rank")
+    if family in families.LATENT or latent and family is None:
+        return count(text, "kv_lora_rank") + count(text, "qk_rope_head_dim")
+    if latent:
+        raise _error(text, f"has kv_lora_rank and model_type {family!r}", "What vLLM keeps of "
+                     f"such a layer is known here for {', '.join(sorted(families.LATENT))}.")
+    kv_heads, head_dim = _kv_heads(text), _head_dim(text)
+    if (text.get("v_head_dim") or head_dim) != head_dim:
+        raise _error(text, f"has v_head_dim {text['v_head_dim']}", UNCOVERED)
+    return 2 * kv_heads * head_dim
 
 
 def _kv_heads(text):
     """Falcon's multi_query means one; a config that names no KV heads has as many as heads."""
-    if text.get("multi_query") and not text.get("new_decoder_architecture"):
+    heads, family = count(text, "num_attention_heads"), text.get("model_type")
+    attention = text.get("attn_config") or {}  # MPT, DBRX
+    one = text.get("multi_query", family in families.MULTI_QUERY)
+    if one and not text.get("new_decoder_architecture"):
         return 1
-    return value(text, "num_key_value_heads", default=value(text, "num_attention_heads"))
+    if attention.get("attn_type") == "multiquery_attention":
+        return 1
+    if text.get("multi_query_attention"):  # ChatGLM
+        return count(text, "multi_query_group_num")
+    if "kv_n_heads" in attention:
+        return count(attention, "kv_n_heads")
+    own = family in families.OWN_DEFAULT["num_key_value_heads"]
+    found = count(text, "num_key_value_heads", default=None if own else heads)
+    if heads % found:
+        raise _error(text, f"has num_key_value_heads {found}, no divisor of {heads} heads",
+                     "Heads share keys and values in groups of one size.")
+    return found
 
 
 def _head_dim(text):
-    if text.get("head_dim"):
-        return text["head_dim"]
-    width, heads = value(text, "hidden_size"), value(text, "num_attention_heads")
+    if value(text, "head_dim", default=0):
+        return count(text, "head_dim")
+    if text.get("model_type") in families.OWN_DEFAULT["head_dim"]:
+        raise _error(text, "has no head_dim", "Add it: it does not follow from other fields.")
+    width, heads = count(text, "hidden_size"), count(text, "num_attention_heads")
     if width % heads:
         raise _error(text, f"has hidden_size {width}, no multiple of num_attention_heads {heads}",
                      "Such a model names its head_dim.")
@@ -138,21 +165,36 @@ def _head_dim(text):
 
 
 def _windows(text):
-    """The window of each layer, None where it keeps all; None if no layer has one."""
-    window, count = text.get("sliding_window"), value(text, "num_hidden_layers")
-    kinds = text.get("layer_types")
-    if kinds is None:
-        if not window or text.get("use_sliding_window") is False:
-            return None
-        every = text.get("sliding_window_pattern") or GLOBAL_EVERY.get(text.get("model_type"))
-        return [None if every and (n + 1) % every == 0 else window for n in range(count)]
-    other = set(kinds) - {"full_attention", "sliding_attention"}
-    if other or len(kinds) != count:
-        raise _error(text, f"has layer_types {sorted(other) or len(kinds)} for {count} layers",
-                     "No formula here covers such layers.")
-    if "sliding_attention" in kinds:
-        window = value(text, "sliding_window")
-    return [window if kind == "sliding_attention" else None for kind in kinds]
+    """The window of each layer, None where it keeps all."""
+    layers, kinds = count(text, "num_hidden_layers"), text.get("layer_types")
+    family, uses = text.get("model_type"), text.get("use_sliding_window")
+    if kinds is not None:
+        other = set(kinds) - {"full_attention", "sliding_attention"}
+        if other or len(kinds) != layers:
+            raise _error(text, f"has layer_types {sorted(other) or len(kinds)} for {layers} layers",
+                         UNCOVERED)
+        window = count(text, "sliding_window") if "sliding_attention" in kinds else None
+        return [window if kind == "sliding_attention" else None for kind in kinds]
+    if "sliding_window" not in text and family in families.OWN_DEFAULT["sliding_window"]:
+        raise _error(text, "has no sliding_window", "Add it; null if no layer has a window.")
+    if not text.get("sliding_window") or uses is False or not uses and _is_qwen(family):
+        return [None] * layers
+    window = count(text, "sliding_window")
+    if uses:  # Qwen: the first layers keep all
+        first = value(text, "max_window_layers")
+        return [None if n < first else window for n in range(layers)]
+    if text.get("sliding_window_pattern") or family in families.GLOBAL_EVERY:
+        every = count(text, "sliding_window_pattern", default=families.GLOBAL_EVERY.get(family))
+        return [None if (n + 1) % every == 0 else window for n in range(layers)]
+    if family not in families.WINDOW_EVERYWHERE:
+        raise _error(text, f"has sliding_window and no layer_types, and model_type {family!r}",
+                     "Add layer_types: which of its layers have the window is not known here.")
+    return [window] * layers
+
+
+def _is_qwen(family):
+    """Qwen's classes use their window only where use_sliding_window says so."""
+    return str(family).startswith("qwen")
 
 
 def _encoder_decoder(config):
@@ -160,10 +202,10 @@ def _encoder_decoder(config):
     if config.get("model_type") not in (None, "whisper"):
         raise _error(config, f"has model_type {config['model_type']!r} and is_encoder_decoder",
                      "Of the encoder-decoders, Whisper's shape is covered.")
-    heads, width = value(config, "decoder_attention_heads"), value(config, "d_model")
+    heads, width = count(config, "decoder_attention_heads"), count(config, "d_model")
     elements = 2 * heads * (width // heads)
-    own, cross = Layer(elements), Layer(elements, always=value(config, "max_source_positions"))
-    return [layer for _ in range(value(config, "decoder_layers")) for layer in (own, cross)]
+    own, cross = Layer(elements), Layer(elements, always=count(config, "max_source_positions"))
+    return [layer for _ in range(count(config, "decoder_layers")) for layer in (own, cross)]
 
 
 def _error(config, what, fix):

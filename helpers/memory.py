@@ -6,14 +6,16 @@ naming the field, for a config that lacks one, is not a decoder, or has a shape 
 here covers.
 """
 
+import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 
-from helpers.architecture import cache_layers, layer_parameters, value
+from helpers.architecture import cache_layers, count, layer_parameters, text_part, value
 from helpers.errors import LabError
 
-SCALARS = "Give a count that is not negative, and a positive number of bits or bytes."
+SCALARS = "Give plain numbers: counts that are not negative; bits, bytes and batches above 0."
 
 
 def weight_bytes(parameters, *, bits):
@@ -22,7 +24,7 @@ def weight_bytes(parameters, *, bits):
     Raises LabError for a negative count or a width that is not positive. A real checkpoint has
     scales, and layers kept at 16 bits, on top: `models.tensor_bytes` counts those.
     """
-    if parameters < 0 or bits <= 0:
+    if not _is_number(parameters, bits) or parameters < 0 or bits <= 0:
         raise LabError(f"{parameters} parameters at {bits} bits is not a model.", fix=SCALARS)
     return parameters * bits / 8
 
@@ -48,8 +50,7 @@ def kv_bytes(config, *, tokens, dtype_bytes=2):
     (Whisper: max_source_positions, padded to that in each request). Raises LabError.
     """
     _positive(dtype_bytes=dtype_bytes)
-    if tokens < 0:
-        raise LabError(f"{tokens} tokens is not a length.", fix="Give 0 or more.")
+    _not_negative(tokens=tokens)
     return dtype_bytes * sum(layer.elements * layer.kept(tokens) for layer in cache_layers(config))
 
 
@@ -61,6 +62,9 @@ def kv_cache_tokens(config, *, cache_bytes, block_size, dtype_bytes=2):
     cross-attention layers: there, how many tokens fit depends on how long each sequence is.
     """
     _positive(dtype_bytes=dtype_bytes, block_size=block_size)
+    _not_negative(cache_bytes=cache_bytes)
+    if not isinstance(block_size, Integral):
+        raise LabError(f"block_size is {block_size}.", fix="Give a whole number of tokens.")
     if any(not layer.grows for layer in cache_layers(config)):
         raise LabError(
             "No single number of tokens fills this model's cache.",
@@ -73,12 +77,19 @@ def kv_cache_tokens(config, *, cache_bytes, block_size, dtype_bytes=2):
 
 def parameters(config):
     """Weights in the model: its layers, the embedding, the final norm, and the output projection
-    where it is not the embedding itself (`tie_word_embeddings`). Families as `layer_parameters`.
+    where it is not the embedding itself (`tie_word_embeddings`; Gemma's configs leave it out, and
+    it is). Families as `layer_parameters`; LabError for others, and for a model that has more than
+    its text part.
     """
-    layers = value(config, "num_hidden_layers") * layer_parameters(config)
-    embedding = value(config, "vocab_size") * value(config, "hidden_size")
-    copies = 1 if value(config, "tie_word_embeddings") else 2
-    return layers + copies * embedding + value(config, "hidden_size")
+    layers = count(config, "num_hidden_layers") * layer_parameters(config)
+    if text_part(config) is not config:
+        raise LabError("This model has more than its text part.", cause="Its config has a "
+                       "text_config; an encoder of images or sound has weights too.",
+                       fix="Give the text_config alone, or use models.tensor_bytes.")
+    hidden = count(config, "hidden_size")
+    gemma = value(config, "model_type").startswith("gemma") or None
+    copies = 1 if value(config, "tie_word_embeddings", default=gemma) else 2
+    return layers + copies * count(config, "vocab_size") * hidden + hidden
 
 
 def decode_bytes_per_token(config, *, batch, context, weight_bits=16, kv_bytes=2,
@@ -94,10 +105,11 @@ def decode_bytes_per_token(config, *, batch, context, weight_bits=16, kv_bytes=2
     catches. Raises LabError, also for mixtures of experts: their reads depend on the routing.
     """
     _positive(batch=batch, weight_bits=weight_bits, kv_bytes=kv_bytes)
-    layers = value(config, "num_hidden_layers") * layer_parameters(config)
+    _not_negative(context=context)
+    layers = count(config, "num_hidden_layers") * layer_parameters(config)
     weights = weight_bytes(layers, bits=weight_bits)
     if include_lm_head:
-        weights += 2 * value(config, "vocab_size") * value(config, "hidden_size")
+        weights += 2 * count(config, "vocab_size") * count(config, "hidden_size")
     return weights / batch + _kv_bytes(config, tokens=context, dtype_bytes=kv_bytes)
 
 
@@ -116,8 +128,10 @@ class StepTime:
 def step_time(fit, *, batch, cache_bytes):
     """Seconds of one decode step: fixed_s + batch * sequence_s + cache_bytes / bandwidth.
 
-    cache_bytes: of all sequences of the batch together. Works on arrays too.
+    cache_bytes: of all sequences of the batch together. Works on arrays too. Raises LabError for
+    what is no number, or negative.
     """
+    _columns(batch=batch, cache_bytes=cache_bytes)
     return fit.fixed_s + batch * fit.sequence_s + cache_bytes / fit.bandwidth
 
 
@@ -126,11 +140,15 @@ def fit_step_time(batch, cache_bytes, seconds):
 
     batch, cache_bytes, seconds: one value a measured step, of at least three steps whose batch
     and context were varied separately. Raises LabError when they were not: then the terms cannot
-    be told apart.
+    be told apart. Also for what is no number, negative, or no time.
     """
-    batch, cache_bytes, seconds = (np.asarray(x, float) for x in (batch, cache_bytes, seconds))
+    batch, cache_bytes, seconds = _columns(batch=batch, cache_bytes=cache_bytes, seconds=seconds)
+    if not len(batch) == len(cache_bytes) == len(seconds) or not np.all(seconds > 0):
+        raise LabError("These are not measured steps.", cause="Columns of different lengths, or "
+                       "a step that took no time.", fix="Give one value of each for every step.")
     terms = np.column_stack([np.ones_like(batch), batch, cache_bytes])
-    scaled = terms / terms.max(axis=0)
+    largest = terms.max(axis=0, initial=1e-300)  # not 0, which would divide
+    scaled = terms / largest
     if len(scaled) < 3 or np.linalg.matrix_rank(scaled, tol=1e-3) < 3:
         raise LabError("These points cannot tell the three terms of a step apart.",
                        cause="Batch and context were not varied separately.",
@@ -138,12 +156,37 @@ def fit_step_time(batch, cache_bytes, seconds):
     from scipy.optimize import nnls  # takes a moment to import
 
     costs, _ = nnls(scaled / seconds[:, None], np.ones_like(seconds))
-    fixed_s, sequence_s, per_byte = costs / terms.max(axis=0)
+    fixed_s, sequence_s, per_byte = costs / largest
     return StepTime(float(fixed_s), float(sequence_s),
                     float(1 / per_byte) if per_byte else float("inf"))
 
 
 def _positive(**values):
     for name, number in values.items():
-        if number <= 0:
-            raise LabError(f"{name} is {number}.", fix=SCALARS)
+        if not _is_number(number) or number <= 0:
+            raise LabError(f"{name} is {number!r}.", fix=SCALARS)
+
+
+def _not_negative(**values):
+    for name, number in values.items():
+        if not _is_number(number) or number < 0:
+            raise LabError(f"{name} is {number!r}.", fix=SCALARS)
+
+
+def _is_number(*things):
+    return all(isinstance(thing, Real) and not isinstance(thing, bool) and math.isfinite(thing)
+               for thing in things)
+
+
+def _columns(**values):
+    """Each of the values as an array of floats of one dimension."""
+    columns = []
+    for name, numbers in values.items():
+        try:
+            column = np.ravel(np.asarray(numbers, float))
+        except (TypeError, ValueError):
+            column = np.array([np.nan])
+        if not np.all(np.isfinite(column)) or np.any(column < 0):
+            raise LabError(f"{name} holds what is no number, or negative.", fix=SCALARS)
+        columns.append(column)
+    return columns
