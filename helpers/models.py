@@ -156,10 +156,13 @@ def _shape(name):
 
 def _prepare_shape(name):
     source, shape = _shape(name), config(f"shape:{name}")
-    if shape.get("is_encoder_decoder"):
-        raise LabError(f"The shape {name} cannot be served.", cause="It listens: its sound needs "
-                       "more than a config and a tokenizer of text.",
-                       fix="This shape is for sizing. To serve one, take shape:Qwen3-0.6B.")
+    fewest = config(OFFLINE_DEFAULT)["vocab_size"]
+    if shape.get("is_encoder_decoder") or shape["vocab_size"] < fewest:
+        raise LabError(
+            f"The shape {name} cannot be served.",
+            cause="It is fed with sound, or it has fewer tokens than the course's tokenizer.",
+            fix="This shape is for sizing. To serve one, take shape:Qwen3-0.6B.",
+        )
 
     def fill(folder):
         shutil.copy(source / "config.json", folder)
