@@ -54,11 +54,12 @@ def commit():
 def engine(server):
     """A `server.Server` as a dict: name, command, flags, env, model and which weights it has.
 
+    cache_line: what its log says of the size of its cache, None if it says nothing (yet).
     The value of a flag or variable whose name says that it is secret (HF_TOKEN) becomes ***.
     """
     path, _, env, flags = server.settings
     about = {"name": server.name, "command": server.command, "flags": flags, "env": env or {},
-             "model": server.model, **weights(path)}
+             "model": server.model, "cache_line": server.cache_line, **weights(path)}
     secrets = [value for name, value in {**flags, **(env or {})}.items()
                if SECRET.search(name) and isinstance(value, str) and value]
     text = json.dumps(about, default=str)

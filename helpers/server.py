@@ -29,14 +29,16 @@ def serve(model, *, name="engine", port=None, env=None, start_limit_s=900, **fla
     """Start `vllm serve` on a model folder and return at once.
 
     model: a folder from models.prepare.  port: on 127.0.0.1; None takes 8000 or the next free.
-    env: environment variables for the engine.  flags: vLLM's own, spelt with underscores, over
-    the profile's; True is `--flag`, False `--no-flag`, None drops a default.
+    env: environment variables for the engine.  flags: vLLM's own, spelt with underscores; True is
+    `--flag`, False `--no-flag`. Both go over the profile's, of which a None drops one.
     Called again with the same settings it returns the live server; with others it stops the one
     of that `name` first. Raises LabError for a folder that is not a model or a port in use.
     """
     ports.go_past_proxies()
     path = models.verify(model).absolute()
     flags = {**profile.current().engine_flags, **models.engine_flags(path), **flags}
+    env = {**profile.current().engine_env, **(env or {})}
+    env = {key: value for key, value in env.items() if value is not None}
     settings = (str(path), port, env, flags)
     with _one_at_a_time:
         old = _live.get(name)
@@ -189,8 +191,15 @@ class Server:
     def kv_cache_tokens(self):
         """Tokens that the KV cache holds, from the engine's own log line or its metrics."""
         self.wait()
-        found = re.search(r"KV cache size: ([\d,]+) tokens", self.log())
+        line = self.cache_line
+        found = re.search(r"([\d,]+) tokens", line) if line else None
         return int(found[1].replace(",", "") if found else self._cache("kv_cache_size_tokens"))
+
+    @property
+    def cache_line(self):
+        """What its log says of the size of the KV cache, or None; does not wait."""
+        found = re.search(r"\w+ KV cache size: [\d,]+ tokens.*", self.log())
+        return found[0] if found else None
 
     @property
     def block_size(self):
@@ -235,7 +244,6 @@ class Server:
         return f"<Server {self.name!r}: {self.state}, {self.model} at {self._url}>"
 
     def _repr_html_(self):
-        cache = re.search(r"KV cache size: [\d,]+ tokens", self.log())
         return html_table({"state": self.state, "model": self.model, "url": self._url,
-                           "cache": cache[0] if cache else "not known yet",
+                           "cache": self.cache_line or "not known yet",
                            "log": diagnose.last_lines(self.log(), 5)})

@@ -30,6 +30,13 @@ def test_verdicts(measured, bar, met):
     assert Figure("x", "s", measured, bar=bar).met == met
 
 
+def test_a_bar_can_be_the_least():
+    text = bench.table([Figure("faster", "", 1.3, bar=1.2, at_least=True, note="of 6 rounds"),
+                        Figure("slower", "", 1.1, bar=1.2, at_least=True)])
+    assert [line.split()[-1] for line in text.splitlines()[2:4]] == ["yes", "no"]
+    assert "at least 1.2" in text and text.endswith("faster: of 6 rounds")
+
+
 def test_a_section_that_fails_is_told_and_the_others_still_count(monkeypatch, tmp_path, capsys):
     def broken():
         raise RuntimeError("no engine")

@@ -253,7 +253,8 @@ def test_machine_ids(monkeypatch, cpu, gpu, expected):
 
 def fake_server(path, **flags):
     return SimpleNamespace(settings=(str(path), None, {"HF_TOKEN": "hf_abc"}, flags), name="engine",
-                           command="HF_TOKEN=hf_abc vllm serve --port 8000", model="tiny")
+                           command="HF_TOKEN=hf_abc vllm serve --port 8000", model="tiny",
+                           cache_line="CPU KV cache size: 64 tokens")
 
 
 def test_the_header_tells_the_engine_and_its_weights_and_no_secret(store, monkeypatch):
@@ -264,6 +265,7 @@ def test_the_header_tells_the_engine_and_its_weights_and_no_secret(store, monkey
     path = results.record("x", sample(), server=fake_server(store / "tiny", max_num_seqs=8))
     assert "hf_abc" not in path.read_text()
     engine, = json.loads(path.open().readline())["header"]["engines"]
+    assert engine["cache_line"] == "CPU KV cache size: 64 tokens"
     assert engine["flags"] == {"max_num_seqs": 8} and engine["command"].endswith("--port 8000")
     assert engine["sha256"]["model.safetensors"] == hashlib.sha256(b"weights").hexdigest()
     weights.write_bytes(b"others!")

@@ -25,13 +25,15 @@ RESULTS = provenance.ROOT / "results"
 class Figure:
     """One measured number. bar: the most it may be, in its unit; None where there is no bar.
 
-    peers: {name: the same measured on another tool in the same run}. note: why it failed.
+    at_least: the bar is the least. peers: {name: the same measured on another tool in the same
+    run}. note: why it failed, or what the number is made of.
     """
 
     name: str
     unit: str
     measured: float | None
     bar: float | None = None
+    at_least: bool = False
     peers: dict = field(default_factory=dict)
     note: str = ""
     section: str = ""
@@ -41,7 +43,10 @@ class Figure:
         """'yes', 'no', 'failed', or '' where there is no bar."""
         if self.measured is None:
             return "failed"
-        return "" if self.bar is None else ("yes" if self.measured <= self.bar else "no")
+        if self.bar is None:
+            return ""
+        met = self.measured >= self.bar if self.at_least else self.measured <= self.bar
+        return "yes" if met else "no"
 
 
 def run(sections):
@@ -67,13 +72,15 @@ def table(figures):
     rows = [("figure", "bar", "measured", "peer", "met?")]
     for one in figures:
         peers = ", ".join(f"{name} {shown(value)}" for name, value in one.peers.items())
-        rows.append((one.name, f"{shown(one.bar)} {one.unit}" if one.bar is not None else "",
+        bar = "at least " * one.at_least + f"{shown(one.bar)} {one.unit}"
+        rows.append((one.name, bar if one.bar is not None else "",
                      f"{shown(one.measured)} {one.unit}" if one.measured is not None else "",
                      peers, one.met))
     wide = [max(len(row[place]) for row in rows) for place in range(5)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, wide, strict=True)).rstrip()
              for row in rows]
-    notes = [f"{one.name} failed: {one.note:.300}" for one in figures if one.met == "failed"]
+    notes = [f"{one.name}{' failed' if one.met == 'failed' else ''}: {one.note:.300}"
+             for one in figures if one.note]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], *notes])
 
 
