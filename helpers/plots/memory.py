@@ -69,16 +69,17 @@ def _apart(heights, least):
 def by_context(rows, lines, *, ax=None):
     """ITL of each request against context, a colour an arm, and the line fitted to each.
 
-    rows: DataFrame with arm, context (tokens) and itl_s. lines: {arm: (slope, intercept)}.
+    rows: DataFrame with arm, context (tokens) and itl_s. lines: {arm: (slope, intercept, ...)}, in
+    seconds.
     """
     ax = axes(ax, data=rows)
     for at, (arm, some) in enumerate(rows.groupby("arm", sort=False)):
         colour = ARMS.get(arm, f"C{at}")
         ax.plot(some.context, 1000 * some.itl_s, "o", ms=4, alpha=0.7, color=colour, label=arm)
         ends = np.array([some.context.min(), some.context.max()])
-        slope, intercept = lines[arm]
+        slope, intercept, *_ = lines[arm]
         ax.plot(ends, 1000 * (slope * ends + intercept), color=colour, lw=1)
-    ax.set(xlabel="context (tokens)", ylabel="ITL, median of a request (ms)", ylim=(0, None))
+    ax.set(xlabel="context (tokens)", ylabel="ITL of a request (ms)", ylim=(0, None))
     ax.legend(frameon=False, fontsize=8)
     return ax
 
