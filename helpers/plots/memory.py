@@ -67,21 +67,25 @@ def _apart(heights, least):
 
 
 def by_context(rows, lines, *, ax=None):
-    """ITL of each request against context, a colour an arm, and the line fitted to each.
+    """ITL of each request against context, a colour an arm, and the lines; those of no arm dashed.
 
     rows: DataFrame with arm, context (tokens) and itl_s. lines: {arm: (slope, intercept, ...)}, in
     seconds.
     """
     ax = axes(ax, data=rows)
-    for at, (arm, some) in enumerate(rows.groupby("arm", sort=False)):
-        colour = ARMS.get(arm, f"C{at}")
+    ends = np.array([rows.context.min(), rows.context.max()])
+    for at, (arm, (slope, intercept, *_)) in enumerate(lines.items()):
+        some, colour = rows[rows.arm == arm], ARMS.get(arm, f"C{at}")
+        line = 1000 * (slope * ends + intercept)
+        if some.empty:
+            ax.plot(ends, line, "--", color=colour, lw=1, label=arm)
+            continue
         ax.plot(some.context, 1000 * some.itl_s, "o", ms=4, alpha=0.7, color=colour, label=arm)
-        ends = np.array([some.context.min(), some.context.max()])
-        slope, intercept, *_ = lines[arm]
-        ax.plot(ends, 1000 * (slope * ends + intercept), color=colour, lw=1)
+        ax.plot(ends, line, color=colour, lw=1)
     ax.set(xlabel="context (tokens)", ylabel="ITL of a request (ms)", ylim=(0, None))
     ax.legend(frameon=False, fontsize=8)
     return ax
 
 
-ARMS = {"longer and longer": "#D55E00", "always short": "#0072B2", "FP8 cache": "#009E73"}
+ARMS = {"predicted": "black", "longer and longer": "#D55E00", "always short": "#0072B2",
+        "FP8 cache": "#009E73"}
