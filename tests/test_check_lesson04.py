@@ -13,7 +13,6 @@ ROW = SimpleNamespace(input_tokens=1810.0, hits=1792.0)
 COLD = SimpleNamespace(input_tokens=1810.0, hits=0.0)
 NAMES = pd.DataFrame({"hits": [0.0, 0.0, 0.0]})
 EVICTED = pd.DataFrame({"others": [10, 11, 12, 13], "hits": [352.0, 192.0, 0.0, 0.0]})
-SALTS = {"same salt": 96.0, "another salt": 0.0}
 
 # name: (check, right answers, [(wrong answers, a word of the hint)], arguments, keywords)
 CASES = {
@@ -28,8 +27,6 @@ CASES = {
                            [], {"row": COLD, "budget": 512}),
     "forgotten": (lesson04.forgotten, (12,), [((11,), "whole blocks"), ((13,), "oldest")],
                   [EVICTED], {}),
-    "salted": (lesson04.salted, (96, 0), [((96, 96), "salt"), ((128, 0), "always computed")],
-               [SALTS], {}),
 }
 
 

@@ -48,15 +48,3 @@ def forgotten(others, rows):
     check.choice(others, measured, why=f"after {measured} others the counter stands still",
                  hint="each passage takes whole blocks, oldest first. After how many passages has "
                       "the pool handed out all its blocks, the first passage's included?")
-
-
-def salted(same_salt, other_salt, rows):
-    """Hits of a second request with the first one's salt, and with another; rows: both `hits`."""
-    if check.unanswered(same_salt, other_salt):
-        return
-    if other_salt != rows["another salt"]:
-        raise check.WrongAnswer("the salt is part of the first block's content: with another "
-                                "salt, is that block equal?")
-    check.choice(same_salt, rows["same salt"], why=f"{same_salt:.0f} against {other_salt:.0f}",
-                 hint="with the same salt it is the same prompt again: whole blocks, and at "
-                      "least one token is always computed")

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from helpers.plots.base import COLOURS, axes
 
@@ -49,8 +50,9 @@ def _box(ax, x, y, width, filled, colour, number, *, used=True):
     ax.add_patch(Rectangle((x, y), width * 0.94, 0.8, fc=EMPTY if used else FREE, ec="none"))
     ax.add_patch(Rectangle((x, y), width * 0.94 * filled, 0.8, fc=colour, ec="none"))
     ax.add_patch(Rectangle((x, y), width * 0.94, 0.8, fc="none", ec="#888888", lw=0.6))
-    ax.text(x + width * 0.47, y + 0.42, number, ha="center", va="center",
-            fontsize=8 if width > 0.06 else 6 if number < 100 else 5, color="black" if used else "#888888")
+    size = 8 if width > 0.06 else 6 if number < 100 else 5
+    ax.text(x + width * 0.47, y + 0.42, number, ha="center", va="center", fontsize=size,
+            color="black" if used else "#888888")
 
 
 def _arrows(ax, sequences, width, top):
@@ -112,5 +114,6 @@ def forgotten(rows, *, ax=None):
             label="predicted")
     ax.plot(rows.others, rows.hits, "o", ms=5, color=COLOURS["warm"], label="the engine's counter")
     ax.set(xlabel="other passages in between", ylabel="hits (tokens)", ylim=(-8, None))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False, fontsize=8)
     return ax
