@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, ScalarFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
 from helpers.plots.base import COLOURS, axes
 
@@ -39,8 +39,8 @@ def _stages(ax):
     """The legend of the three stages, above the axes, to the right."""
     colours = {"waiting": WAITING, "prefill": COLOURS["prefill"], "decode": COLOURS["decode"]}
     ax.legend(handles=[Patch(color=colour, label=label) for label, colour in colours.items()],
-              frameon=False, fontsize=8, loc="lower right", ncols=3, bbox_to_anchor=(1, 1.03),
-              borderaxespad=0)
+              frameon=False, fontsize=8, loc="lower right", ncols=3, bbox_to_anchor=(1, 1),
+              borderaxespad=1.6)
     return ax
 
 
@@ -62,8 +62,12 @@ def batch(requests, *, ax=None):
 
 
 def counts(samples, *, ax=None):
-    """What the engine counted: samples with time_s, running and waiting."""
-    ax = axes(ax)
+    """What the engine counted: samples with time_s, running and waiting.
+
+    On axes that are given it adds no caption: it stands beneath a figure that has one.
+    """
+    ax = ax or axes()
+    ax.spines[["top", "right"]].set_visible(False)
     for name, colour in (("running", COLOURS["decode"]), ("waiting", "#777777")):
         ax.plot(samples.time_s, samples[name], "o-", ms=2.5, lw=1, color=colour, label=name)
     ax.set(xlabel="seconds since the start", ylabel="requests", ylim=(0, None))
@@ -75,7 +79,7 @@ def stalls(runs, *, ax=None):
     """Gaps between the tokens of a running answer, while a long prompt arrives.
 
     runs: one row a run with label, chunk_times_s and itl_s of the running answer, both in seconds
-    since the long prompt was sent, and predicted_s, the longest gap that was predicted (dashed).
+    since the long prompt was sent, and predicted_s, a stretched gap as predicted (dashed).
     """
     ax = axes(ax)
     for at, run in enumerate(runs.itertuples()):
@@ -85,9 +89,12 @@ def stalls(runs, *, ax=None):
     ax.axvline(0, color="black", lw=0.8)
     ax.set(xlabel="seconds since the long prompt was sent", yscale="log",
            ylabel="ITL (ms, logarithmic)")
+    ax.set_ylim(top=3 * ax.get_ylim()[1])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter(ScalarFormatter())
-    ax.legend(frameon=False, fontsize=8, title="dashed: predicted longest gap",
-              title_fontsize=8)
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.legend(frameon=False, fontsize=8, ncols=2, loc="upper right",
+              title="dashed: a stretched gap as predicted", title_fontsize=8)
     return ax
 
 
