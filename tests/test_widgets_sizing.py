@@ -23,6 +23,7 @@ LAPTOP = dict(card_bytes=8 * GIB, weight_bits=4, cache_bits=16, tokens=4096, use
 def no_figures_left():
     yield
     plt.close("all")
+    plots.label("")
 
 
 def need(**values):
@@ -90,7 +91,9 @@ def test_models_whose_weights_cannot_be_counted_are_left_out():
 
 def test_the_figure_names_it_and_its_bar_is_as_long_as_the_need():
     got = need()
+    plots.label("a machine that measured something else")
     ax = plots.sizing(got)
+    assert [text.get_text() for text in ax.texts] == ["worked out, not measured"]
     assert ax.get_title(loc="left") == got.verdict
     assert max(bar.get_x() + bar.get_width() for bar in ax.patches) == pytest.approx(
         (got.weights + got.rest + got.cache) / GIB)
