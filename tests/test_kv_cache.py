@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-
 from helpers import memory, models
 
 COMBINATIONS = list(itertools.product((32, 128), ("auto", "fp8"), (300_000_000, 700_000_001)))
