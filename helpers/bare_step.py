@@ -6,6 +6,7 @@ A process of its own, so that the threads and the GPU memory it takes end with i
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,14 +24,16 @@ def matrices_s(config, *, batches):
     Each layer's weights are cut into PARTS matrices `hidden_size` wide, each layer has its own,
     and the output projection follows: as many bytes to read and as much arithmetic as the model
     has in them. No attention, no norms, no sampling, no scheduler; on a GPU as one CUDA graph,
-    so that no launch counts. Raises LabError for configs that memory.layer_parameters refuses.
+    so that no launch counts. In the engine's environment (its OpenMP). Raises LabError for
+    configs that architecture.layer_parameters refuses.
     """
     device = "cuda" if profile.current().name == "gpu" else "cpu"
     work = {"layers": value(config, "num_hidden_layers"), "weights": layer_parameters(config),
             "hidden": value(config, "hidden_size"), "vocab": value(config, "vocab_size"),
             "batches": list(batches), "device": device}
     printed = subprocess.run([sys.executable, "-m", "helpers.bare_step", json.dumps(work)],
-                             capture_output=True, text=True, check=True).stdout
+                             capture_output=True, text=True, check=True,
+                             env=os.environ | profile.current().engine_env).stdout
     return {int(batch): seconds for batch, seconds in json.loads(printed).items()}
 
 
