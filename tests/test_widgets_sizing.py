@@ -114,7 +114,7 @@ def test_growing_caches_bend_at_their_window():
 
 def test_time_against_context_is_drawn_with_its_lines():
     rows = pd.DataFrame({"arm": ["a", "a", "b"], "context": [100, 200, 100],
-                         "itl_s": [0.01, 0.02, 0.01]})
+                         "gap_s": [0.01, 0.02, 0.01]})
     ax = plots.by_context(rows, {"a": (1e-4, 0.0, 1e-5), "b": (0.0, 0.01), "guess": (0.0, 0.02)})
     assert list(ax.lines[1].get_ydata()) == pytest.approx([10, 20])
     assert ax.lines[-1].get_linestyle() == "--"

@@ -72,7 +72,7 @@ def _apart(heights, least):
 def by_context(rows, lines, *, ax=None):
     """ITL of each request against context, a colour an arm, and the lines; those of no arm dashed.
 
-    rows: DataFrame with arm, context (tokens) and itl_s. lines: {arm: (slope, intercept, ...)}, in
+    rows: DataFrame with arm, context (tokens) and gap_s, a mean ITL. lines: {arm: (slope, intercept, ...)}, in
     seconds.
     """
     ax = axes(ax, data=rows)
@@ -83,7 +83,7 @@ def by_context(rows, lines, *, ax=None):
         if some.empty:
             ax.plot(ends, line, "--", color=colour, lw=1, label=arm)
             continue
-        ax.plot(some.context, 1000 * some.itl_s, "o", ms=4, alpha=0.7, color=colour, label=arm)
+        ax.plot(some.context, 1000 * some.gap_s, "o", ms=4, alpha=0.7, color=colour, label=arm)
         ax.plot(ends, line, color=colour, lw=1)
     ax.set(xlabel="context (tokens)", ylabel="ITL of a request (ms)", ylim=(0, None))
     ax.legend(frameon=False, fontsize=8)
