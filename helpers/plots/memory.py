@@ -72,8 +72,8 @@ def _apart(heights, least):
 def by_context(rows, lines, *, ax=None):
     """ITL of each request against context, a colour an arm, and the lines; those of no arm dashed.
 
-    rows: DataFrame with arm, context (tokens) and gap_s, a mean ITL. lines: {arm: (slope, intercept, ...)}, in
-    seconds.
+    rows: DataFrame with arm, context (tokens) and gap_s, a mean ITL.
+    lines: {arm: (slope, intercept, ...)}, in seconds.
     """
     ax = axes(ax, data=rows)
     ends = np.array([rows.context.min(), rows.context.max()])
