@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-from helpers import memory, models
+from helpers import memory, models, results
 
 COMBINATIONS = list(itertools.product((32, 128), ("auto", "fp8"), (300_000_000, 700_000_001)))
 # All engines in one process, one after the other: vLLM is imported once. They differ in every
@@ -54,3 +54,21 @@ def test_the_server_says_the_same(engine):
     predicted = memory.kv_cache_tokens(models.config("smollm2-135m"), cache_bytes=2**30,
                                        block_size=engine.block_size)
     assert engine.kv_cache_tokens == predicted
+
+
+def test_recorded_gpu_engines_said_the_same():
+    """What engines on a GPU logged, from the headers of the runs that ship with the course."""
+    checked = set()
+    for experiment in ("03_memory", "04_paged_and_prefix", "05_sweep"):
+        for header in results.load(experiment, machine="gpu").attrs["headers"].values():
+            for engine in header["engines"]:
+                flags = engine["flags"]
+                size, block = flags["kv_cache_memory_bytes"], flags.get("block_size", 16)
+                said = re.match(r"GPU KV cache size: ([\d,]+) tokens", engine["cache_line"])[1]
+                predicted = memory.kv_cache_tokens(
+                    models.config(f"shape:{engine['model']}"), block_size=block,
+                    cache_bytes=2**30 if size == "1G" else size,
+                    dtype_bytes=1 if flags.get("kv_cache_dtype") == "fp8" else 2)
+                assert predicted == int(said.replace(",", "")), engine
+                checked.add((block, flags.get("kv_cache_dtype"), predicted))
+    assert len(checked) >= 5 and {block for block, *_ in checked} == {16, 32}
