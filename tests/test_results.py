@@ -118,16 +118,17 @@ def test_recorded_runs_are_read_too_and_machines_can_be_picked(store):
 
 
 def test_nothing_recorded_says_what_is_and_which_notebook_records_it(store, monkeypatch):
+    monkeypatch.setattr(results, "ROOT", store)
     with pytest.raises(LabError, match="Nothing is recorded yet"):
-        results.load("09_cost")
+        results.load("03_memory")
     results.record("02_clients", sample())
     with pytest.raises(LabError, match="Recorded so far: 02_clients"):
-        results.load("09_cost")
+        results.load("03_memory")
     (store / "notebooks").mkdir()
-    cell = {"source": 'results.record("09_cost", requests)'}
-    (store / "notebooks" / "09_cost.ipynb").write_text(json.dumps({"cells": [cell]}))
+    cell = {"source": 'results.record("03_memory", requests)'}
+    (store / "notebooks" / "03_memory.ipynb").write_text(json.dumps({"cells": [cell]}))
     monkeypatch.setattr(results, "ROOT", store)
-    with pytest.raises(LabError, match="Run notebooks/09_cost.ipynb: it records it"):
+    with pytest.raises(LabError, match="Run notebooks/03_memory.ipynb: it records it"):
         results.load("03_memory")
 
 
