@@ -13,6 +13,7 @@ import time
 
 from helpers import profile
 from helpers.architecture import layer_parameters, value
+from helpers.errors import LabError
 
 PARTS = 4  # matrices a layer: queries, keys and values; output; gate and up; down
 REPEATS = 10
@@ -25,16 +26,20 @@ def matrices_s(config, *, batches):
     and the output projection follows: as many bytes to read and as much arithmetic as the model
     has in them. No attention, no norms, no sampling, no scheduler; on a GPU as one CUDA graph,
     so that no launch counts. In the engine's environment (its OpenMP). Raises LabError for
-    configs that architecture.layer_parameters refuses.
+    configs that architecture.layer_parameters refuses, and when the process fails.
     """
     device = "cuda" if profile.current().name == "gpu" else "cpu"
     work = {"layers": value(config, "num_hidden_layers"), "weights": layer_parameters(config),
             "hidden": value(config, "hidden_size"), "vocab": value(config, "vocab_size"),
             "batches": list(batches), "device": device}
-    printed = subprocess.run([sys.executable, "-m", "helpers.bare_step", json.dumps(work)],
-                             capture_output=True, text=True, check=True,
-                             env=os.environ | profile.current().engine_env).stdout
-    return {int(batch): seconds for batch, seconds in json.loads(printed).items()}
+    done = subprocess.run([sys.executable, "-m", "helpers.bare_step", json.dumps(work)],
+                          capture_output=True, text=True,
+                          env=os.environ | profile.current().engine_env)
+    if done.returncode:
+        raise LabError("The matrix products of a step could not be timed.",
+                       cause="Most often too little memory is left beside the engines.",
+                       fix="Stop an engine and run the cell again.", log=done.stderr[-1500:])
+    return {int(batch): seconds for batch, seconds in json.loads(done.stdout).items()}
 
 
 def measure(*, layers, weights, hidden, vocab, batches, device):

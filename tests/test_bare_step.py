@@ -27,3 +27,8 @@ def test_more_weights_take_longer():
 def test_a_model_whose_weights_are_not_counted_is_refused():
     with pytest.raises(LabError):
         bare_step.matrices_s(CONFIG | {"model_type": "gpt2"}, batches=(1,))
+
+
+def test_a_process_that_fails_says_why():
+    with pytest.raises(LabError, match="could not be timed(.|\n)*negative dimension"):
+        bare_step.matrices_s(CONFIG | {"vocab_size": -1}, batches=(1,))
