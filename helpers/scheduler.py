@@ -62,8 +62,10 @@ def schedule(running, waiting, *, token_budget, max_num_seqs):
     return tokens
 
 
-def run(requests, *, token_budget, max_num_seqs):
+def run(requests, *, token_budget, max_num_seqs, rule=schedule):
     """The steps, a list of Step, until every request has ended; the requests stay as they are.
+
+    rule: what decides a step; a function like `schedule`.
 
     A request leaves in the step that makes its last token; its place is free in the next one.
     Steps in which nobody is there are no steps. Raises LabError where nothing could ever run.
@@ -75,7 +77,7 @@ def run(requests, *, token_budget, max_num_seqs):
     while running or todo:
         number = number if running else max(number, todo[0].arrives)
         waiting = [request for request in todo if request.arrives <= number]
-        tokens = schedule(running, waiting, token_budget=token_budget, max_num_seqs=max_num_seqs)
+        tokens = rule(running, waiting, token_budget=token_budget, max_num_seqs=max_num_seqs)
         running += [request for request in waiting if request.name in tokens]
         todo = [request for request in todo if request not in running]
         prefill = tuple(r.name for r in running if r.computed < r.prompt)

@@ -7,7 +7,8 @@ matplotlib.use("agg")
 import pytest
 
 from helpers import plots, widgets
-from helpers.scheduler import Request
+from helpers.scheduler import Request, schedule
+from helpers.widgets.batching import compare
 
 REQUESTS = [Request("a", 3, 4), Request("b", 9, 2)]
 
@@ -40,3 +41,21 @@ def test_it_shows_a_picture_and_follows_the_sliders(drawn):
 def test_the_default_class_has_a_long_prompt_and_somebody_who_waits(drawn):
     widgets.scheduler()
     assert len(drawn) == 1 and drawn[0][0] < 40
+
+
+def test_the_readers_rule_is_asked_in_each_step(monkeypatch):
+    def one_each(running, waiting, *, token_budget, max_num_seqs):
+        return {request.name: 1 for request in running + waiting}
+
+    limits = {"token_budget": 16, "max_num_seqs": 2}
+    steps, agrees = compare(one_each, REQUESTS, **limits)
+    assert len(steps) == len(agrees) and agrees == [False, True, True, True]
+    assert all(compare(schedule, REQUESTS, **limits)[1])
+    labels, real = [], plots.scheduler
+    monkeypatch.setattr(plots, "scheduler", lambda *some, **more: labels.append(
+        real(*some, **more)) or labels[-1])
+    for rule in (one_each, schedule, lambda *_, **__: ...):
+        widgets.scheduler(REQUESTS, rule=rule)
+    assert [ax.get_xlabel() for ax in labels] == [
+        "step (your rule differs first in step 0)", "step (your rule agrees in all 4)",
+        "step (your rule differs first in step 0)"]

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
-from helpers.plots.base import COLOURS, axes
+from helpers.plots.base import COLOURS, WORKED_OUT, axes
 
 WAITING = "#bbbbbb"
 
@@ -14,7 +14,7 @@ def scheduler(steps, *, steps_shown=None, ax=None):
 
     steps_shown: draw only so many of them; the axes stay as long as all of them.
     """
-    ax = axes(ax)
+    ax = axes(ax, data=WORKED_OUT)
     names = list(dict.fromkeys(name for step in steps for name in [*step.tokens, *step.waiting]))
     for step in steps[:steps_shown]:
         for name in step.waiting:

@@ -1,16 +1,13 @@
 """The figures of lesson 03: what fits on a card, how caches grow, what a longer cache costs."""
 
-from types import SimpleNamespace
-
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from helpers.plots.base import COLOURS, axes
+from helpers.plots.base import COLOURS, WORKED_OUT, axes
 
 GIB = 2**30
 PARTS = {"weights": "#0072B2", "rest": "#CC79A7", "cache": "#009E73"}
 KINDS = {"MHA": "#D55E00", "GQA": "#0072B2", "MQA": "#E69F00", "MLA": "#009E73"}
-WORKED_OUT = SimpleNamespace(attrs={"caption": "worked out, not measured"})
 LINES = {"+ windows": "--", "+ encoder": ":"}
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from helpers.plots.base import COLOURS, axes
+from helpers.plots.base import COLOURS, WORKED_OUT, axes
 
 PER_ROW = 24  # physical blocks in one row of the figure
 FREE, EMPTY = "#EEEEEE", "#FFFFFF"
@@ -18,7 +18,7 @@ def block_table(sequences, *, block_size, physical, ax=None):
     the text. physical: blocks in the memory, numbered from 0. A block is filled as far as tokens
     reach into it; one that several tables hold has the colour of shared ones.
     """
-    ax = axes(ax)
+    ax = axes(ax, data=WORKED_OUT)
     users = Counter(block for _, table in sequences.values() for block in table)
     colour = {block: COLOURS["shared block" if count > 1 else "own block"]
               for block, count in users.items()}
