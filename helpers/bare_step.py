@@ -38,7 +38,8 @@ def matrices_s(config, *, batches):
     if done.returncode:
         raise LabError("The matrix products of a step could not be timed.",
                        cause="Most often too little memory is left beside the engines.",
-                       fix="Stop an engine and run the cell again.", log=done.stderr[-1500:])
+                       fix="Stop an engine that you no longer need, and run the cell again.",
+                       log=done.stderr[-1500:])
     return {int(batch): seconds for batch, seconds in json.loads(done.stdout).items()}
 
 

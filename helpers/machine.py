@@ -15,11 +15,13 @@ import pandas as pd
 import psutil
 
 from helpers import profile
+from helpers.errors import LabError
 
 HARDWARE = Path(__file__).parent.parent / "data" / "hardware.csv"
 GPU_READ_TEST = """
 import torch, time
-x = torch.zeros(2**30, dtype=torch.float32, device="cuda")
+size = min(2**30, torch.cuda.mem_get_info()[0] // 8)  # at most half of what is free
+x = torch.zeros(size, dtype=torch.float32, device="cuda")
 best = 0
 for _ in range(8):
     torch.cuda.synchronize(); start = time.perf_counter()
@@ -66,16 +68,21 @@ def hardware():
     return pd.read_csv(HARDWARE).set_index("name")
 
 
-def memory_bandwidth(*, repeats=5):
+def memory_bandwidth(*, repeats=5, threads=None):
     """Bytes a second at which this machine reads its memory, the best of `repeats`.
 
-    On a CPU: all cores sum arrays that are far larger than the caches. On a GPU: one sum over
-    4 GiB, in a process of its own. Reading is what a decode step does with the weights.
+    On a CPU: so many threads, one a core if not given, sum parts of 1 GiB, far more than caches
+    hold. On a GPU: one sum over 4 GiB, or half of what is free, in a process of its own; threads
+    mean nothing there. Reading is what a decode step does with the weights. Raises LabError.
     """
     if profile.current().name == "gpu":
-        command = [sys.executable, "-c", GPU_READ_TEST]
-        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    arrays = [np.ones(2**26, dtype=np.float32) for _ in range(cores())]
+        done = subprocess.run([sys.executable, "-c", GPU_READ_TEST], capture_output=True, text=True)
+        if done.returncode:
+            raise LabError("The GPU's memory could not be read.", cause="Too little of it is free.",
+                           fix="Stop an engine and run the cell again.", log=done.stderr[-1500:])
+        return float(done.stdout)
+    threads = threads or cores()
+    arrays = [np.ones(2**28 // threads, dtype=np.float32) for _ in range(threads)]
     return max(_read_once(arrays) for _ in range(repeats))
 
 
@@ -84,6 +91,25 @@ def _read_once(arrays):
         start = time.perf_counter()
         list(pool.map(np.sum, arrays))
         return sum(array.nbytes for array in arrays) / (time.perf_counter() - start)
+
+
+@functools.cache
+def fp8_cache():
+    """Whether vLLM can keep an FP8 cache here; says so once if it cannot.
+
+    On a CPU its kernels need AVX-512 or AMX (vllm/v1/attention/backends/cpu_attn.py), on an
+    NVIDIA GPU compute capability 8.9 or more: older ones have no FP8 arithmetic.
+    """
+    if profile.current().name == "gpu":
+        command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found = float(answer.split()[0]) >= 8.9
+    else:
+        flags = Path("/proc/cpuinfo").read_text()
+        found = any(flag in flags for flag in ("avx512f", "amx_tile"))
+    if not found:
+        print("No FP8 cache on this machine: 16 bits again, which must change nothing.")
+    return found
 
 
 def engine_memory(server):

@@ -132,6 +132,7 @@ def step_time(fit, *, batch, cache_bytes):
     what is no number, or negative.
     """
     _columns(batch=batch, cache_bytes=cache_bytes)
+    batch, cache_bytes = np.asarray(batch), np.asarray(cache_bytes)
     return fit.fixed_s + batch * fit.sequence_s + cache_bytes / fit.bandwidth
 
 

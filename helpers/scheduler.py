@@ -62,6 +62,20 @@ def schedule(running, waiting, *, token_budget, max_num_seqs):
     return tokens
 
 
+def ask(rule, running, waiting, **limits):
+    """What a reader's rule gives for copies of the requests, so that it can change none.
+
+    Raises LabError, with the rule's own message, where the rule fails.
+    """
+    copies = [replace(one) for one in running], [replace(one) for one in waiting]
+    try:
+        return rule(*copies, **limits)
+    except Exception as error:
+        raise LabError(f"Your rule failed: {type(error).__name__}: {error}.",
+                       fix=f"It was asked with {len(running)} running, {len(waiting)} waiting "
+                           f"and {limits}.") from error
+
+
 def run(requests, *, token_budget, max_num_seqs, rule=schedule):
     """The steps, a list of Step, until every request has ended; the requests stay as they are.
 
@@ -72,6 +86,8 @@ def run(requests, *, token_budget, max_num_seqs, rule=schedule):
     """
     if token_budget < 1 or max_num_seqs < 1:
         raise LabError("Nothing can run.", fix="Give a token budget and a place of at least 1.")
+    if len({request.name for request in requests}) < len(requests):
+        raise LabError("Two requests have the same name.", fix="Name each differently.")
     todo = [replace(request) for request in sorted(requests, key=lambda r: r.arrives)]
     running, steps, number = [], [], 0
     while running or todo:

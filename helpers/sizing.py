@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from helpers import memory
-from helpers.architecture import cache_layers, value
+from helpers.architecture import cache_layers, text_part, value
 from helpers.errors import LabError
 
 GIB = 2**30
@@ -43,7 +43,7 @@ class Need:
         if beside > self.card:
             return f"the rest beside the weights does not fit: {(beside - self.card) / GIB:.1f} " \
                    "GiB over"
-        what = f"{self.users} users at {self.tokens:,} tokens"
+        what = f"{self.users} user{'s' * (self.users != 1)} at {self.tokens:,} tokens"
         if self.over > 0:
             return (f"cache for {what} does not fit: {self.over / GIB:.1f} GiB over\n"
                     f"{self.fitting} of {self.users} users fit")
@@ -84,7 +84,7 @@ def attention(config):
     MHA: each head has its own keys and values. GQA: a group of heads shares one. MQA: all share
     one. MLA: one latent for all. '+ windows', '+ encoder': see `memory.kv_bytes`.
     """
-    layers, text = cache_layers(config), config.get("text_config") or config
+    layers, text = cache_layers(config), text_part(config)
     extra = " + windows" if any(layer.window for layer in layers) else ""
     extra += " + encoder" if any(layer.always for layer in layers) else ""
     if text.get("kv_lora_rank"):

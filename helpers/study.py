@@ -68,7 +68,7 @@ def table(*keys, prefix=None):
         rows += [r for r in _rows().values() if r["key"].startswith(prefix)]
     if not rows:
         raise LabError(f"data/study.csv has no row whose key starts with {prefix!r}.")
-    return left_aligned(pd.DataFrame([_shown(r) for r in rows]))
+    return left_aligned(pd.DataFrame([_shown(r) for r in rows]).fillna(""))
 
 
 def left_aligned(frame):

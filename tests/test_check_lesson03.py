@@ -18,14 +18,15 @@ CASES = {
         ((131_072, 512, 10), "KiB"), ((128, 524_288, 10), "MiB"), ((128, 512, 10_240), "GiB"),
         (("a", 512, 10), "number")], []),
     "cache_tokens": (lesson03.cache_tokens, (46_592,), [
-        ((46_603,), "whole blocks"), (("many",), "whole blocks")], [ENGINE]),
+        ((46_603,), "bytes of a block"), (("many",), "num_key_value_heads")], [ENGINE]),
     "fp8_tokens": (lesson03.fp8_tokens, (46_592,), [
-        ((23_296,), "one byte"), (("many",), "one byte")], [ENGINE]),
+        ((23_296,), "how many bytes"), (("many",), "how many bytes")], [ENGINE]),
     "slope": (lesson03.slope, (114_688 / 30e9,), [
         ((30e9 / 114_688,), "over"), (("fast",), "number")], [CONFIG, 30e9]),
     "pupils": (lesson03.pupils, ([22, 5, 37],), [
         (([23, 5, 37],), "your engine"), (([22, 6, 37],), "laptop"),
-        (([22, 5, 36],), "data centre")], [ENGINE, 2048, LAPTOP, CARD]),
+        (([22, 5, 36],), "data centre"), (([22, 5],), "list of 3"), ((22,), "list of 3")],
+        [46_592, 2048, LAPTOP, CARD]),
 }
 
 
@@ -44,9 +45,14 @@ def test_checks(name, capsys):
 
 def test_a_part_that_is_not_answered(capsys):
     lesson03.example(128, ..., 10)
-    lesson03.pupils([22, ..., 37], ENGINE, 2048, LAPTOP, CARD)
+    lesson03.pupils([22, ..., 37], 46_592, 2048, LAPTOP, CARD)
     out = capsys.readouterr().out
     assert out.count("○") == 2 and "✓" not in out
+
+
+def test_a_class_that_fits_whole_may_be_counted_as_the_class(capsys):
+    lesson03.pupils([22, 5, 30], 46_592, 2048, LAPTOP, CARD)
+    assert "the class has 30" in capsys.readouterr().out
 
 
 def test_every_check_is_tested():

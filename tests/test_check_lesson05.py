@@ -73,7 +73,7 @@ def test_places(capsys):
     assert "○" in capsys.readouterr().out
     lesson05.places(PLACES, ROWS, 2)
     assert "1 of 4 waited" in capsys.readouterr().out
-    with pytest.raises(check.WrongAnswer, match="number 2 .* 1.00 s, not 0.20 s"):
+    with pytest.raises(check.WrongAnswer, match="request 3 .* 1.00 s, not 0.20 s"):
         lesson05.places(list(ROWS.sent_s), ROWS, 2)
     with pytest.raises(check.WrongAnswer, match="each of the 4"):
         lesson05.places(PLACES[:3], ROWS, 2)

@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 
-from helpers import memory, models, results
+import pytest
+
+from helpers import machine, memory, models, results
 
 COMBINATIONS = list(itertools.product((32, 128), ("auto", "fp8"), (300_000_000, 700_000_001)))
 # All engines in one process, one after the other: vLLM is imported once. They differ in every
@@ -32,8 +34,9 @@ ENV = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1", "VLLM_NO_US
 
 def test_predicted_tokens_equal_the_engines_line():
     path = models.prepare("smollm2-135m")
+    possible = [one for one in COMBINATIONS if one[1] != "fp8" or machine.fp8_cache()]
     answer = subprocess.run(
-        [sys.executable, "-c", ENGINES, str(path), json.dumps(COMBINATIONS)],
+        [sys.executable, "-c", ENGINES, str(path), json.dumps(possible)],
         env=os.environ | ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         timeout=400)
     assert answer.returncode == 0, answer.stdout[-4000:]
@@ -47,7 +50,9 @@ def test_predicted_tokens_equal_the_engines_line():
             dtype_bytes=1 if cache_dtype == "fp8" else 2)
         assert predicted == int(tokens.replace(",", "")), (block_size, cache_dtype, cache_bytes)
         checked += 1
-    assert checked == len(COMBINATIONS)
+    assert checked == len(possible) >= 4
+    if possible != COMBINATIONS:
+        pytest.skip("16 bits were right; this processor cannot keep an FP8 cache")
 
 
 def test_the_server_says_the_same(engine):

@@ -70,3 +70,31 @@ def test_preflight_with_a_hub_model(monkeypatch):
                              | {"model": "Qwen/Qwen3-0.6B"})
     monkeypatch.setattr(profile, "current", lambda: chosen)
     assert preflight.check().loc["model", "what"] == "Qwen/Qwen3-0.6B"
+
+
+@pytest.mark.parametrize(("capability", "found"), [("8.0", False), ("8.9", True), ("9.0", True)])
+def test_an_fp8_cache_on_a_gpu_depends_on_its_generation(monkeypatch, capsys, capability, found):
+    monkeypatch.setattr(profile, "current", lambda: profile.GPU)
+    monkeypatch.setattr(machine.subprocess, "run",
+                        lambda *_, **__: SimpleNamespace(stdout=f"{capability}\n"))
+    machine.fp8_cache.cache_clear()
+    assert machine.fp8_cache() == found
+    machine.fp8_cache.cache_clear()
+    assert ("No FP8 cache" in capsys.readouterr().out) != found
+
+
+def test_an_fp8_cache_on_a_cpu_depends_on_its_flags(monkeypatch):
+    monkeypatch.setattr(profile, "current", lambda: profile.CPU)
+    for flags, found in (("flags : avx2", False), ("flags : avx2 avx512f", True)):
+        monkeypatch.setattr(machine.Path, "read_text", lambda _, flags=flags: flags)
+        machine.fp8_cache.cache_clear()
+        assert machine.fp8_cache() == found
+    machine.fp8_cache.cache_clear()
+
+
+def test_a_gpu_whose_memory_cannot_be_read_says_so(monkeypatch):
+    monkeypatch.setattr(profile, "current", lambda: profile.GPU)
+    monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: SimpleNamespace(
+        returncode=1, stdout="", stderr="CUDA out of memory"))
+    with pytest.raises(LabError, match="could not be read(.|\n)*CUDA out of memory"):
+        machine.memory_bandwidth()

@@ -482,3 +482,9 @@ def test_bytes_a_token_fall_with_batch_and_rise_with_context(config, a, b, short
 
     assert need(many, short) <= need(few, short) <= need(few, long)
     assert few == many or need(many, short) < need(few, short)
+
+
+def test_a_step_time_takes_lists():
+    fit = memory.StepTime(0.01, 0.001, 1e9)
+    assert list(memory.step_time(fit, batch=[1, 2], cache_bytes=[1e6, 2e6])) == pytest.approx(
+        [0.012, 0.014])

@@ -13,7 +13,7 @@ from helpers import plots
 
 EXAMPLE = {"first request": (75, [7, 21, 4])}
 SAVED = pd.DataFrame({"passage_tokens": [64, 64, 512], "saved_s": [0.1, 0.12, 0.9],
-                      "predicted_s": [0.11, 0.11, 1.0]})
+                      "predicted_s": [0.11, 0.11, 1.0], "first_guess_s": [0.2, 0.2, 1.1]})
 ITL = pd.DataFrame({"passage_tokens": [64, 64], "arm": ["cold", "warm"], "itl_ms": [30.0, 31.0]})
 EVICTED = pd.DataFrame({"others": [10, 11, 12], "predicted": [352, 192, 0], "hits": [352, 192, 0]})
 
@@ -39,7 +39,8 @@ def test_each_figure_has_units_and_takes_axes(draw, data, unit):
 def test_savings_are_in_milliseconds_and_predicted_once_a_length():
     ax = plots.saved(SAVED)
     assert list(ax.lines[0].get_ydata()) == pytest.approx([110, 1000])
-    assert list(ax.lines[1].get_ydata()) == pytest.approx([100, 120, 900])
+    assert list(ax.lines[1].get_ydata()) == pytest.approx([200, 1100])
+    assert list(ax.lines[2].get_ydata()) == pytest.approx([100, 120, 900])
 
 
 def numbers(ax):

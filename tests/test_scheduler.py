@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.errors import LabError
-from helpers.scheduler import Request, run, schedule
+from helpers.scheduler import Request, ask, run, schedule
 
 LENGTH, LIMIT = st.integers(1, 60), st.integers(1, 40)
 WORKLOADS = st.lists(st.tuples(LENGTH, st.integers(1, 20), st.integers(0, 30)), min_size=1,
@@ -98,3 +98,21 @@ def test_a_larger_budget_never_takes_more_steps_for_one_after_the_other(workload
     small, large = (len(run(requests, token_budget=budget, max_num_seqs=1))
                     for budget in (8, 8 + more))
     assert large <= small
+
+
+def test_a_readers_rule_gets_copies_and_its_failure_is_told():
+    def takes(running, waiting, **_):
+        waiting.pop(0).computed = 9
+        return {"a": 1}
+
+    request = Request("a", 8, 4)
+    waiting = [request]
+    assert ask(takes, [], waiting, token_budget=4, max_num_seqs=1) == {"a": 1}
+    assert waiting == [request] and request.computed == 0
+    with pytest.raises(LabError, match="pop from empty list(.|\n)*0 waiting"):
+        ask(takes, [], [], token_budget=4, max_num_seqs=1)
+
+
+def test_requests_of_one_name_are_refused():
+    with pytest.raises(LabError, match="same name"):
+        run([Request("a", 8, 4)] * 2, token_budget=8, max_num_seqs=2)

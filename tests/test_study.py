@@ -230,3 +230,8 @@ def test_no_figure_is_typed_into_prose():
              for number, cell in enumerate(notebook.cells, 1) if cell.cell_type == "markdown"
              for key, text in typed_figures(cell.source, sheet())]
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_table_of_both_texts_shows_no_nan():
+    shown = study.table("study_next_larger_model", "tutorial_kv_total").data
+    assert shown.shape[0] == 2 and not shown.isna().any(axis=None)

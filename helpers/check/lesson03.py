@@ -2,7 +2,8 @@
 
 from helpers import check, memory, sizing, study
 
-WHOLE_BLOCKS = "only whole blocks count: floor(cache bytes / bytes of a block) * tokens in a block"
+WHOLE_BLOCKS = ("floor(cache bytes / bytes of a block) * tokens in a block, where a block has keys "
+                "and values of num_key_value_heads heads in each layer")
 
 
 def example(kib_per_token, mib_per_request, gib_for_all):
@@ -25,7 +26,7 @@ def cache_tokens(predicted, engine):
 
 
 def fp8_tokens(predicted, engine):
-    _tokens(predicted, engine, hint=f"one byte an element in place of two; {WHOLE_BLOCKS}")
+    _tokens(predicted, engine, hint=f"how many bytes has an element now? {WHOLE_BLOCKS}")
 
 
 def _tokens(predicted, engine, *, hint):
@@ -38,20 +39,27 @@ def _tokens(predicted, engine, *, hint):
 def slope(s_per_token, config, bandwidth):
     """Seconds that one more token of context adds to a step that only has to read its cache."""
     expected = memory.kv_bytes_per_token(config) / bandwidth
-    check.number(s_per_token, expected, unit="s", within=0.01,
+    check.number(s_per_token, expected, unit="s", within=0.05,
                  hint="bytes of cache a token, over the bytes a second that memory reads")
 
 
-def pupils(answers, engine, tokens, *deployments):
-    """Users that fit at once: on the reader's engine, then in each of sizing.need's arguments."""
-    if check.unanswered(answers) or check.unanswered(*answers):
+def pupils(answers, cache_tokens, tokens, *deployments):
+    """Of a class, those that fit at once: with an engine's cache of so many tokens, then in each
+    of sizing.need's arguments. All who would fit is right too where that is more than the class.
+    """
+    if check.unanswered(answers):
         return
     hints = ["your engine: tokens in its cache over tokens of a pupil, rounded down"] + [
         f"{what}: what the card has left after weights and rest, over the cache of one pupil, "
         "rounded down" for what in ("the laptop", "the data centre's card")]
-    expected = [engine.kv_cache_tokens // tokens,
-                *(sizing.need(**deployment).fitting for deployment in deployments)]
-    for answer, right, hint in zip(answers, expected, hints, strict=True):
-        if answer != right:
+    fitting = [cache_tokens // tokens,
+               *(sizing.need(**deployment).fitting for deployment in deployments)]
+    if not isinstance(answers, list | tuple) or len(answers) != len(fitting):
+        raise check.WrongAnswer(f"a list of {len(fitting)} numbers, one a deployment")
+    if check.unanswered(*answers):
+        return
+    users = deployments[0]["users"]
+    for answer, most, hint in zip(answers, fitting, hints, strict=True):
+        if answer not in (most, min(most, users)):
             raise check.WrongAnswer(hint)
-    check.right(f"{', '.join(map(str, expected))} pupils at once")
+    check.right(f"{', '.join(map(str, fitting))} would fit at once; the class has {users}")

@@ -44,7 +44,13 @@ def rest(computed, rounds, *, row, budget):
 
 def forgotten(others, rows):
     """The fewest other passages after which nothing is found; rows: `others` and `hits`."""
-    measured = rows.others[rows.hits == 0].min()
+    if check.unanswered(others):
+        return
+    gone = rows.others[rows.hits == 0]
+    if gone.empty:
+        raise check.WrongAnswer("nothing was forgotten in this run: the cache is larger than the "
+                                "lesson's. Was the engine started by its first cell?")
+    measured = gone.min()
     check.choice(others, measured, why=f"after {measured} others the counter stands still",
                  hint="each passage takes whole blocks, oldest first. After how many passages has "
                       "the pool handed out all its blocks, the first passage's included?")

@@ -9,7 +9,7 @@ def schedule(answer):
     """answer: the reader's schedule(running, waiting, *, token_budget, max_num_seqs)."""
     for number, (running, waiting, limits) in enumerate(cases()):
         expected = scheduler.schedule(running, waiting, **limits)
-        got = answer(running, waiting, **limits)
+        got = scheduler.ask(answer, running, waiting, **limits)
         if number == 0 and check.unanswered(got):
             return
         if got != expected:
@@ -53,8 +53,8 @@ def places(place_s, requests, places):
     for number, (got, wanted) in enumerate(zip(place_s, expected, strict=True)):
         if abs(got - wanted) > 1e-6:
             raise check.WrongAnswer(
-                f"request number {number} got its place after {wanted:.2f} s, not {got:.2f} s: "
-                f"it needs {max(number - places + 1, 0)} others to have ended")
+                f"request {number + 1} got its place after {wanted:.2f} s, not {got:.2f} s: of the "
+                f"others, {max(number - places + 1, 0)} must have ended")
     check.right(f"{sum(p > s for p, s in zip(place_s, requests.sent_s, strict=True))} "
                 f"of {len(expected)} waited")
 

@@ -71,6 +71,7 @@ def counts(samples, *, ax=None):
     for name, colour in (("running", COLOURS["decode"]), ("waiting", "#777777")):
         ax.plot(samples.time_s, samples[name], "o-", ms=2.5, lw=1, color=colour, label=name)
     ax.set(xlabel="seconds since the start", ylabel="requests", ylim=(0, None))
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False, fontsize=8)
     return ax
 
@@ -84,7 +85,7 @@ def stalls(runs, *, ax=None):
     ax = axes(ax)
     for at, run in enumerate(runs.itertuples()):
         ax.plot(run.chunk_times_s[1:], 1000 * np.array(run.itl_s), "o-", ms=3, lw=0.8,
-                color=f"C{at}", label=run.label)
+                drawstyle="steps-pre", color=f"C{at}", label=run.label)
         ax.axhline(1000 * run.predicted_s, ls="--", lw=1, color=f"C{at}")
     ax.axvline(0, color="black", lw=0.8)
     ax.set(xlabel="seconds since the long prompt was sent", yscale="log",

@@ -1,5 +1,7 @@
 """The figures of lessons 00 to 02: what fits, latencies, throughput, queues."""
 
+from statistics import median
+
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from helpers.plots.base import COLOURS, axes
@@ -100,7 +102,7 @@ def arms(groups, *, ax=None, ylabel="TTFT (ms)"):
         colour = COLOURS.get(label, f"C{at}")
         spread = [at + 0.16 * ((k % 5) - 2) / 2 for k in range(len(values))]
         ax.plot(spread, values, "o", ms=4, alpha=0.7, color=colour)
-        ax.hlines(sorted(values)[len(values) // 2], at - 0.3, at + 0.3, color="black", lw=1.5)
+        ax.hlines(median(values), at - 0.3, at + 0.3, color="black", lw=1.5)
     ax.set_xticks(range(len(groups)), groups)
     ax.set(ylabel=ylabel, ylim=(0, None), xlim=(-0.6, len(groups) - 0.4))
     return ax

@@ -45,12 +45,13 @@ def cache_growth(sizes, kinds, *, ax=None):
         kind, _, extra = kinds[model].partition(" ")
         ax.plot(sizes.index, sizes[model] / GIB, LINES.get(extra, "-"), color=KINDS[kind], lw=1.5)
     ends = (sizes.iloc[-1] / GIB).sort_values()
-    heights = _apart(np.log10(ends), 0.22)
+    heights = _apart(np.log10(ends), 0.27)
     for model, height in zip(ends.index, heights, strict=True):
         ax.annotate(f"{model} ({kinds[model]})", (sizes.index[-1], ends[model]),
                     xytext=(1.15 * sizes.index[-1], 10**height), fontsize=6.5, va="center",
                     color=KINDS[kinds[model].partition(" ")[0]], annotation_clip=False,
-                    arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "#999999"})
+                    arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "#999999",
+                                "relpos": (0, 0.5), "shrinkA": 2})
     ax.set(xscale="log", yscale="log", xlabel="tokens of one sequence (logarithmic)",
            ylabel="cache (GiB, logarithmic)")
     for axis in (ax.xaxis, ax.yaxis):

@@ -76,11 +76,12 @@ def _legend(users):
 def saved(rows, *, ax=None):
     """TTFT saved by a cached prefix against its length, in ms: predicted line, measured dots.
 
-    rows: one a repeat and length, with passage_tokens, saved_s and predicted_s.
+    rows: one a repeat and length, with passage_tokens, saved_s, predicted_s and first_guess_s.
     """
     ax = axes(ax, data=rows)
-    predicted = rows.groupby("passage_tokens").predicted_s.median() * 1000
-    ax.plot(predicted.index, predicted, color="black", label="predicted")
+    medians = rows.groupby("passage_tokens")[["predicted_s", "first_guess_s"]].median() * 1000
+    ax.plot(medians.index, medians.predicted_s, color="black", label="predicted")
+    ax.plot(medians.index, medians.first_guess_s, "--", color="#888888", label="first guess")
     ax.plot(rows.passage_tokens, rows.saved_s * 1000, "o", ms=5, alpha=0.7,
             color=COLOURS["ttft"], label="measured, each repeat")
     ax.axhline(0, color="#999999", lw=0.8)
