@@ -563,7 +563,7 @@ def test_the_real_engine_says_why(case, refusals):
 
 
 def test_the_real_engine_has_the_cache_that_was_asked_for(engine):
-    assert (engine.kv_cache_tokens, engine.block_size) == (46592, 128)
+    assert (engine.kv_cache_tokens, engine.block_size) == (46592, 32)
     assert engine.metrics()["vllm:cache_config_info"] == 1
     assert engine._engine._cores  # named as vLLM names them, so that their end is seen
 
