@@ -101,9 +101,7 @@ def fp8_cache():
     NVIDIA GPU compute capability 8.9 or more: older ones have no FP8 arithmetic.
     """
     if profile.current().name == "gpu":
-        command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        found = float(answer.split()[0]) >= 8.9
+        found = _first_gpu("compute_cap") >= 8.9
     else:
         flags = Path("/proc/cpuinfo").read_text()
         found = any(flag in flags for flag in ("avx512f", "amx_tile"))
@@ -117,8 +115,13 @@ def engine_memory(server):
     (PSS); on a GPU all that is in use on the first card, so let nothing else run there.
     """
     if profile.current().name == "gpu":
-        command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        return int(answer.split()[0]) * 2**20
+        return int(_first_gpu("memory.used")) * 2**20
     top = psutil.Process(server.pid)
     return sum(process.memory_full_info().pss for process in [top, *top.children(recursive=True)])
+
+
+def _first_gpu(field):
+    """A number that nvidia-smi knows of the first GPU, in nvidia-smi's unit."""
+    command = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return float(answer.split()[0])

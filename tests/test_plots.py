@@ -7,6 +7,7 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from figures import assert_has_units_and_takes_axes
 
 from helpers import plots
 
@@ -41,11 +42,7 @@ def no_figures_left():
     (plots.fits, [pd.Series({"a": 8e9, "b": 80e9}), 9e9], "GB"),
 ])
 def test_each_figure_has_units_and_takes_axes(draw, data, unit):
-    ax = draw(*data)
-    assert unit in ax.get_xlabel() + ax.get_ylabel()
-    assert tuple(ax.figure.get_size_inches()) == plots.SIZE
-    _, mine = plt.subplots()
-    assert draw(*data, ax=mine) is mine
+    assert_has_units_and_takes_axes(draw, *data, unit=unit)
 
 
 def test_the_line_of_medians_is_in_milliseconds():

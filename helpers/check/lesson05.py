@@ -2,7 +2,7 @@
 
 import random
 
-from helpers import check, scheduler
+from helpers import check, paging, scheduler
 
 
 def schedule(answer):
@@ -62,7 +62,7 @@ def places(place_s, requests, places):
 def slowed(steps, prompt_tokens, token_budget):
     """steps: in how many steps a prompt goes through beside one running answer."""
     chunk = token_budget - 1
-    check.number(steps, -(-prompt_tokens // chunk), unit="steps", within=0,
+    check.number(steps, paging.blocks(prompt_tokens, chunk), unit="steps", within=0,
                  hint="the running answer takes its token first: a chunk is the budget less one, "
                       "and the last chunk may be smaller")
 
@@ -75,6 +75,6 @@ def floor(step_s, weight_bytes, cache_bytes, bandwidth):
 
 def fitting(requests, blocks, tokens, block_size):
     """requests: how many of `tokens` tokens each fit into so many blocks until they end."""
-    check.number(requests, blocks // -(-tokens // block_size), unit="requests", within=0,
+    check.number(requests, blocks // paging.blocks(tokens, block_size), unit="requests", within=0,
                  hint="blocks that one request holds at its end, rounded up; then how many times "
                       "that goes into the blocks there are")

@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter
 
 from helpers.plots.base import COLOURS, WORKED_OUT, axes
+from helpers.sizing import GIB
 
-GIB = 2**30
 PARTS = {"weights": "#0072B2", "rest": "#CC79A7", "cache": "#009E73"}
 KINDS = {"MHA": "#D55E00", "GQA": "#0072B2", "MQA": "#E69F00", "MLA": "#009E73"}
 LINES = {"+ windows": "--", "+ encoder": ":"}

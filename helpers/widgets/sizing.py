@@ -4,9 +4,9 @@ from ipywidgets import BoundedFloatText, Dropdown, IntSlider, SelectionSlider
 
 from helpers import machine, models, plots
 from helpers import sizing as arithmetic
+from helpers.sizing import GIB
 from helpers.widgets.base import show
 
-GIB = 2**30
 TOKENS = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
 
 
