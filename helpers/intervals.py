@@ -1,0 +1,54 @@
+"""How far a number could be off: intervals from the measurements themselves. Pure.
+
+A bootstrap asks: had chance handed us other requests of the same kind, what would the number
+have been? Requests of one run share its luck (one queue, one busy minute), so an interval over
+requests says how well this run is known, and one over repeats how well the machine is.
+"""
+
+import numpy as np
+from scipy import stats
+
+
+def bootstrap(data, statistic, *, seed, resamples=2000, level=0.95, by=None):
+    """(low, high): the middle `level` of statistic(resample), by the percentile method.
+
+    data: values, or a DataFrame whose rows are drawn (requests). A resample has as many as there
+    are, drawn with replacement. statistic: resample -> number, in its unit.
+    by: a column of the DataFrame, such as 'repeat': then its groups are drawn, each as a whole.
+    Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13; the same as
+    scipy.stats.bootstrap(method='percentile'), which takes no table and no groups.
+    Raises ValueError for fewer than two values, rows or groups, or a level not within 0 and 1.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"a level lies between 0 and 1, not at {level}")
+    dice, take, number = np.random.default_rng(seed), *_drawn(data, by)
+    if number < 2:
+        raise ValueError(f"there is no interval from {number} of them: two are the least")
+    found = [statistic(take(dice.integers(number, size=number))) for _ in range(resamples)]
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _drawn(data, by):
+    """(function of places that gives a resample, how many places there are)."""
+    if not hasattr(data, "iloc") or data.ndim == 1:
+        values = np.asarray(data)
+        return values.__getitem__, len(values)
+    if by is None:
+        return data.iloc.__getitem__, len(data)
+    groups = list(data.reset_index(drop=True).groupby(by).indices.values())
+    return lambda places: data.iloc[np.concatenate([groups[k] for k in places])], len(groups)
+
+
+def of_mean(values, *, level=0.95):
+    """(low, high): Student's interval of the mean of a few repeats, mean ± t * s / sqrt(n).
+
+    For three repeats a bootstrap cannot leave the range of the three, so it is too narrow; this
+    one supposes that repeats scatter like a bell curve. Student, Biometrika 6 (1908); t from
+    scipy.stats. Raises ValueError for fewer than two values.
+    """
+    values = np.asarray(values, dtype=float)
+    if values.size < 2:
+        raise ValueError(f"there is no interval from {values.size} of them: two are the least")
+    half = stats.t.ppf((1 + level) / 2, values.size - 1) * stats.sem(values)
+    return float(values.mean() - half), float(values.mean() + half)
