@@ -74,12 +74,11 @@ def cache_layers(config):
     return [Layer(elements, window) for window in _windows(text)]
 
 
-def layer_parameters(config):
-    """Weights of one layer: attention, gated MLP and norms (Llama, Qwen, Mistral, Gemma).
+def matrices(config):
+    """(rows, columns) of the weight matrices of one layer: outputs by inputs.
 
-    hidden * head_dim * (2 * heads + 2 * KV heads) for the projections of queries, output, keys and
-    values; 3 * hidden * intermediate_size for gate, up and down; norms and biases. Raises LabError
-    for other families, and for mixtures of experts.
+    Queries, keys, values and output; gate, up and down of a gated MLP (Llama, Qwen, Mistral,
+    Gemma). Raises LabError for other families, and for mixtures of experts.
     """
     cache_layers(config)  # says so if this is no decoder
     text = text_part(config)
@@ -91,17 +90,26 @@ def layer_parameters(config):
     if family not in families.GATED:
         raise _error(text, f"has model_type {family!r}",
                      f"Weights are counted for {', '.join(sorted(families.GATED))}.")
-    hidden, heads = count(text, "hidden_size"), count(text, "num_attention_heads")
-    inner, kv_heads, head_dim = count(text, "intermediate_size"), _kv_heads(text), _head_dim(text)
-    weights = hidden * head_dim * (2 * heads + 2 * kv_heads) + 3 * hidden * inner
+    hidden, inner = count(text, "hidden_size"), count(text, "intermediate_size")
+    queries = count(text, "num_attention_heads") * _head_dim(text)
+    keys = _kv_heads(text) * _head_dim(text)
+    return [(queries, hidden), (keys, hidden), (keys, hidden), (hidden, queries),
+            (inner, hidden), (inner, hidden), (hidden, inner)]
+
+
+def layer_parameters(config):
+    """Weights of one layer: its `matrices`, norms and biases. Raises LabError as they do."""
+    shapes, text = matrices(config), text_part(config)
+    (queries, hidden), (keys, _), (inner, _) = shapes[0], shapes[1], shapes[4]
+    family = text["model_type"]
     norms = hidden * (4 if family in ("gemma2", "gemma3_text") else 2)
-    norms += 2 * head_dim if family in ("qwen3", "gemma3_text") else 0
+    norms += 2 * _head_dim(text) if family in ("qwen3", "gemma3_text") else 0
     biases = 0
     if family == "qwen2" or text.get("attention_bias"):
-        biases += head_dim * (heads + 2 * kv_heads) + (0 if family == "qwen2" else hidden)
+        biases += queries + 2 * keys + (0 if family == "qwen2" else hidden)
     if text.get("mlp_bias"):
         biases += 2 * inner + hidden
-    return weights + norms + biases
+    return sum(rows * columns for rows, columns in shapes) + norms + biases
 
 
 def _decoder(config, text):

@@ -10,17 +10,23 @@ RANDOM_WEIGHTS_NOTE = "RANDOM_WEIGHTS.txt"  # marks a folder made from a shape
 
 
 def tensor_bytes(path):
-    """{tensor name: bytes} of a checkpoint folder, read from its safetensors headers only.
+    """{tensor name: bytes} of a checkpoint folder, read from its safetensors headers only."""
+    return {name: end - start for name, (_, start, end, _) in tensors(path).items()}
+
+
+def tensors(path):
+    """{tensor name: (file, its first byte there, the byte after its last, dtype and shape)}.
 
     Format: 8 bytes little-endian header length, then JSON (safetensors documentation).
     """
-    sizes = {}
+    found = {}
     for file in sorted(Path(path).glob("*.safetensors")):
-        for tensor, entry in _header(file).items():
+        header, data = _header(file)
+        for tensor, entry in header.items():
             if tensor != "__metadata__":
                 start, end = entry["data_offsets"]
-                sizes[tensor] = end - start
-    return sizes
+                found[tensor] = (file, data + start, data + end, (entry["dtype"], entry["shape"]))
+    return found
 
 
 def verify(path):
@@ -81,17 +87,17 @@ def name_every_id(folder, vocab_size):
 
 
 def _header(file):
+    """(the header, where the data after it begin)."""
     with open(file, "rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
-        return json.loads(stream.read(length))
+        return json.loads(stream.read(length)), 8 + length
 
 
 def _is_whole(file):
     """A safetensors file ends exactly where its header says that the last tensor ends."""
     try:
-        ends = [e["data_offsets"][1] for t, e in _header(file).items() if t != "__metadata__"]
-        with open(file, "rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-        return file.stat().st_size == 8 + length + max(ends)
+        header, data = _header(file)
+        ends = [e["data_offsets"][1] for t, e in header.items() if t != "__metadata__"]
+        return file.stat().st_size == data + max(ends)
     except (struct.error, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         return False

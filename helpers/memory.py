@@ -12,8 +12,10 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from helpers.architecture import cache_layers, count, layer_parameters, text_part, value
+from helpers.architecture import cache_layers, count, layer_parameters
 from helpers.errors import LabError
+from helpers.weights import checkpoint_bytes as checkpoint_bytes  # both belong to this arithmetic
+from helpers.weights import parameters as parameters
 
 SCALARS = "Give plain numbers: counts that are not negative; bits, bytes and batches above 0."
 
@@ -73,23 +75,6 @@ def kv_cache_tokens(config, *, cache_bytes, block_size, dtype_bytes=2):
             fix="Use kv_bytes(config, tokens=...) for each sequence, and add them up.")
     block_bytes = block_size * kv_bytes_per_token(config, dtype_bytes=dtype_bytes)
     return int(cache_bytes // block_bytes) * block_size
-
-
-def parameters(config):
-    """Weights in the model: its layers, the embedding, the final norm, and the output projection
-    where it is not the embedding itself (`tie_word_embeddings`; Gemma's configs leave it out, and
-    it is). Families as `layer_parameters`; LabError for others, and for a model that has more than
-    its text part.
-    """
-    layers = count(config, "num_hidden_layers") * layer_parameters(config)
-    if text_part(config) is not config:
-        raise LabError("This model has more than its text part.", cause="Its config has a "
-                       "text_config; an encoder of images or sound has weights too.",
-                       fix="Give the text_config alone, or use models.tensor_bytes.")
-    hidden = count(config, "hidden_size")
-    gemma = value(config, "model_type").startswith("gemma") or None
-    copies = 1 if value(config, "tie_word_embeddings", default=gemma) else 2
-    return layers + copies * count(config, "vocab_size") * hidden + hidden
 
 
 def decode_bytes_per_token(config, *, batch, context, weight_bits=16, kv_bytes=2,

@@ -51,7 +51,7 @@ def prepare(name):
     if Path(name).is_dir():
         return verify(name)
     if name == OFFLINE_DEFAULT:
-        return _once("smollm2-135m-instruct", gguf.write_smollm2)
+        return made_once("smollm2-135m-instruct", gguf.write_smollm2)
     if name.startswith("shape:"):
         return _prepare_shape(name.removeprefix("shape:"))
     if name.count("/") == 1 and not name.startswith((".", "/")):
@@ -93,7 +93,7 @@ def served_name(path):
     return path.name.removeprefix("shape-")
 
 
-def _once(folder, fill):
+def made_once(folder, fill):
     """Cached folder `folder`, filled by `fill(temporary folder)` the first time.
 
     A lock keeps two notebooks from filling it at once; the rename makes it appear whole. One
@@ -172,7 +172,7 @@ def _prepare_shape(name):
         name_every_id(folder, shape["vocab_size"])
         (folder / RANDOM_WEIGHTS_NOTE).write_text("Served with --load-format dummy.\n")
 
-    return _once(f"shape-{name}", fill)
+    return made_once(f"shape-{name}", fill)
 
 
 def _from_hub(name):

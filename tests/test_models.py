@@ -85,7 +85,7 @@ def test_a_folder_appears_whole_and_once(cache):
         assert not (cache / "x").exists()
         write_model(folder)
 
-    assert models._once("x", fill) == models._once("x", fill) == cache / "x"
+    assert models.made_once("x", fill) == models.made_once("x", fill) == cache / "x"
     assert len(filled) == 1
 
 
@@ -95,14 +95,14 @@ def test_a_failed_one_leaves_nothing(cache):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        models._once("x", fail)
+        models.made_once("x", fail)
     assert [path.name for path in cache.iterdir()] == ["x.lock"]
 
 
 def test_a_damaged_one_is_made_again(cache):
-    folder = models._once("x", write_model)
+    folder = models.made_once("x", write_model)
     os.truncate(folder / "model.safetensors", 20)
-    assert models.verify(models._once("x", write_model)) == folder
+    assert models.verify(models.made_once("x", write_model)) == folder
 
 
 def test_a_conversion_that_fails_says_so(cache, monkeypatch, tmp_path):
