@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pandas as pd
 
 from helpers import bench_owner, supervisor
@@ -27,6 +28,8 @@ GUIDELLM_ENV = {
     "GUIDELLM__MAX_WORKER_PROCESSES": str(max(1, min(10, (os.cpu_count() or 1) // 2))),
     "COLUMNS": "200", "NO_COLOR": "1",
 }
+# By default it makes 4,096 prompts ahead, which takes a core for the first ten seconds of a run.
+PROMPTS_AHEAD = 32
 SWEEP_ROUNDS = 16
 
 
@@ -103,12 +106,18 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
     """Run GuideLLM for some seconds, or until max_requests have ended; one row a request.
 
     rate: requests per second at equal distances, whether or not the server keeps up. Or
-    concurrency: as many in flight all the time. Each run has a folder under results/guidellm.
-    Raises LabError when the tool fails or no request succeeded (GuideLLM then exits with 0).
+    concurrency: as many in flight all the time. Each run has a folder of its own, under
+    results/guidellm, named for the model and the rate.
+    A request that failed has outcome 'error' and says why; one that was still running when the
+    time was up is 'cut_off'. Raises LabError when the tokenizer is missing, when the tool fails,
+    and when no request succeeded (GuideLLM then exits with 0, and its table is all zeros).
     """
     if (rate is None) == (concurrency is None):
         raise ValueError("give `rate` (open loop) or `concurrency` (closed loop), one of the two")
-    path = _new_file("guidellm", "benchmarks.json")
+    _need_tokenizer(server)
+    load_name = f"{rate}rps" if rate else f"{concurrency}streams"
+    path = _new_file("guidellm", "benchmarks.json",
+                     prefix=f"{Path(server.model).name}-{load_name}-")
     profile = f"constant,rate={rate}" if rate else f"concurrent,streams={concurrency}"
     flags = ["run", "--backend",
              f"kind=openai_http,target={server.url},model={server.model},"
@@ -119,10 +128,11 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
              *(["--constraint", f"kind=max_requests,count={max_requests}"] if max_requests else []),
              "--data", f"kind=synthetic_text,prompt_tokens={prompt_tokens},"
                        f"output_tokens={output_tokens}",
+             "--data-loader", f"kind=pytorch,prefetch_factor={PROMPTS_AHEAD}",
              "--seed", f"kind=static,value={seed}",
              "--output", f"kind=json,path={path}", "--disable-progress"]
     line, text = Line(), f"GuideLLM: {profile.replace(',', ', ')}, for {seconds} s"
-    report = _run_guidellm(flags, path, line, text, limit_s=seconds + 300)
+    report = _run_guidellm(server, flags, path, line, text, limit_s=seconds + 300)
     requests = read_guidellm(path)
     requests.attrs.update(
         command=shell_command(["guidellm", *flags], GUIDELLM_ENV),
@@ -132,7 +142,16 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
     return _checked(requests, server, line, text)
 
 
-def _run_guidellm(flags, path, line, text, limit_s):
+def _need_tokenizer(server):
+    """GuideLLM counts tokens itself, so it needs the model's tokenizer on this machine."""
+    folder = Path(server.tokenizer)
+    if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
+        raise LabError(f"GuideLLM needs the tokenizer of {server.model}: {folder} has none.",
+                       cause="The folder was moved or is half-copied.",
+                       fix="Make it again with models.prepare(...), and serve that folder.")
+
+
+def _run_guidellm(server, flags, path, line, text, limit_s):
     """Run the tool to its end and return what it printed; whatever happens, it is ended."""
     log = path.with_name("log.txt")
     environment = os.environ | bench_owner.ENV | GUIDELLM_ENV
@@ -140,24 +159,36 @@ def _run_guidellm(flags, path, line, text, limit_s):
                                log_path=log, cwd=path.parent)
     try:
         while process.poll() is None and line.elapsed_s < limit_s:
-            line.update(f"{text}: {line.elapsed_s:.0f} s")
+            line.update(f"{text}, and some to start: {line.elapsed_s:.0f} s")
             time.sleep(0.5)
+        late = process.poll() is None
     finally:
         supervisor.stop(process)
     printed = log.read_text(errors="replace")
     if not path.exists():
-        raise LabError(f"GuideLLM wrote no result (exit status {process.returncode}).",
-                       cause="It could not reach the server, or took longer than its limit.",
-                       fix="Read its last lines below; check that the server still answers.",
-                       log="\n".join(printed.strip().splitlines()[-15:]))
+        raise _no_result(server, process, printed, f"It took longer than {limit_s} s." * late)
     return printed[max(printed.find("ℹ Run Summary"), 0):].strip()
 
 
-def _new_file(tool, name):
+def _no_result(server, process, printed, cause):
+    """Why GuideLLM wrote no file: its limit, the server, the tokenizer, or what its log says."""
+    try:
+        httpx.get(f"{server.url}/v1/models", timeout=5, trust_env=False)
+    except httpx.HTTPError:
+        cause = cause or "The server does not answer: it has ended, or never started."
+    if "okenizer" in printed:
+        cause = cause or f"It cannot read the tokenizer in {server.tokenizer}."
+    return LabError(f"GuideLLM wrote no result (exit status {process.returncode}).",
+                    cause=cause or "Its last lines may say it.",
+                    fix="Read its last lines below; check that the server still answers.",
+                    log="\n".join(printed.strip().splitlines()[-15:]))
+
+
+def _new_file(tool, name, prefix=""):
     """A path of its own for the file of one run, under results/."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for turn in range(1000):
-        folder = Path(RESULTS, tool, f"{stamp}-{os.getpid()}-{turn}")
+        folder = Path(RESULTS, tool, f"{prefix}{stamp}-{os.getpid()}-{turn}")
         try:
             folder.mkdir(parents=True)
             return folder / name
@@ -168,8 +199,9 @@ def _new_file(tool, name):
 
 def _checked(requests, server, line, text):
     """The requests, if any succeeded; the last progress line says how many did."""
-    ok = (requests.outcome == "ok").sum()
-    line.done(f"{text}: {ok} of {len(requests)} done in {line.elapsed_s:.0f} s")
+    ok, failed = ((requests.outcome == outcome).sum() for outcome in ("ok", "error"))
+    line.done(f"{text}: {ok} of {len(requests)} done{f', {failed} failed' if failed else ''} "
+              f"in {line.elapsed_s:.0f} s")
     if not ok:
         error = next(filter(None, requests.error), "it sent none")
         what = f"All {len(requests)} requests of {requests.attrs['tool']} failed: {error}"

@@ -6,6 +6,7 @@ import pandas as pd
 KEYS = ["experiment", "arm", "engine", "repeat", "tool", "concurrency", "rate"]
 LATENCIES = ["ttft_s", "tpot_s", "itl_s", "e2el_s"]
 PERCENTILES = (50, 95, 99)
+LATE_GAPS = 0.5  # how late a client may be, in distances between two requests
 
 
 def percentile(values, q):
@@ -30,6 +31,8 @@ def points(requests):
     request_per_s, output_tok_per_s, total_tok_per_s: their number, their output tokens, and
     input and output tokens, over duration_s. in_flight: their sum of E2EL over duration_s, which
     by Little's law is the mean number in flight.
+    p95_late_s, valid: how late the client sent them, and whether that leaves the run valid (see
+    on_schedule); NaN and True in a closed loop.
     mean_, p50_, p95_, p99_ of ttft_s, tpot_s, itl_s and e2el_s, in seconds; itl_s is pooled over
     all gaps of all requests, so long answers weigh more (as in vllm/benchmarks/serve.py).
     NaN where nothing was measured. Raises KeyError for a table without the columns of rows.py.
@@ -48,13 +51,70 @@ def _point(group):
     output, total = ok.output_tokens.sum(), (ok.input_tokens + ok.output_tokens).sum()
     point = {**counts, "duration_s": duration_s, "request_per_s": len(ok) / duration_s,
              "output_tok_per_s": output / duration_s, "total_tok_per_s": total / duration_s,
-             "in_flight": ok.e2el_s.sum() / duration_s}
+             "in_flight": ok.e2el_s.sum() / duration_s, **_client(group)}
     for name in LATENCIES:
         values = _values(ok[name])
         point[f"mean_{name}"] = float(values.mean()) if values.size else np.nan
         for q in PERCENTILES:
             point[f"p{q}_{name}"] = percentile(values, q) if values.size else np.nan
     return point
+
+
+def _client(group):
+    late_s = _values(late(group))
+    return {"p95_late_s": percentile(late_s, 95) if late_s.size else np.nan,
+            "valid": on_schedule(group)}
+
+
+def late(requests):
+    """Seconds by which each request left after the time it was meant for; NaN in a closed loop."""
+    return pd.to_numeric(requests.sent_s) - pd.to_numeric(requests.intended_s)
+
+
+def on_schedule(requests):
+    """False for a run whose client was too slow for its own schedule: such a run is invalid.
+
+    requests: those of one run. Too slow is: the 95th percentile of `late` is more than half the
+    mean distance between two intended times. Its load was then not the one that was asked for,
+    and its TTFT leaves out what the client kept waiting. True where nothing was intended.
+    """
+    late_s = late(requests).dropna()
+    if len(late_s) < 2:
+        return True
+    intended_s = requests.intended_s[late_s.index]
+    gap_s = (intended_s.max() - intended_s.min()) / (len(late_s) - 1)
+    return bool(percentile(late_s, 95) <= LATE_GAPS * gap_s)
+
+
+def meets(requests, *, ttft_s, tpot_s):
+    """For each request whether it is good: ok, TTFT <= ttft_s and TPOT <= tpot_s (seconds).
+
+    An answer of one token has no TPOT: it meets that limit.
+    """
+    single = requests.output_tokens == 1
+    return ((requests.outcome == "ok") & (requests.ttft_s <= ttft_s)
+            & ((requests.tpot_s <= tpot_s) | single))
+
+
+def goodput(requests, *, ttft_s, tpot_s):
+    """Good requests per second of one run: those that `meets` both limits, over its duration.
+
+    The duration is that of `points`: from the first ok one sent to the last token of the last.
+    0 where no request was ok. The name and the idea: Zhong et al., DistServe (2024), section 2;
+    `vllm bench serve --goodput` counts alike. Raises ValueError for no requests, or for those of
+    several runs, whose clocks each start at 0.
+    """
+    if not len(requests):
+        raise ValueError("there is no goodput of no requests")
+    several = [key for key in KEYS if key != "engine" and key in requests
+               and requests[key].nunique(dropna=False) > 1]
+    if several:
+        raise ValueError(f"several runs, that differ in {', '.join(several)}: give one at a time")
+    ok = requests[requests.outcome == "ok"]
+    if not len(ok):
+        return 0.0
+    duration_s = (ok.sent_s + ok.e2el_s).max() - ok.sent_s.min()
+    return float(meets(requests, ttft_s=ttft_s, tpot_s=tpot_s).sum() / duration_s)
 
 
 def _values(column):

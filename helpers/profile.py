@@ -31,6 +31,8 @@ class Profile:
     concurrencies: tuple  # the sweep
     num_prompts: int  # requests in one benchmark point
     warmups: int  # requests before measuring
+    rates: tuple  # arrivals in requests per second: on a CPU below and above what it can do
+    load_seconds: int  # of one run at such a rate
     repeats: int = 3  # of each point; fewer than three are no result
 
 
@@ -65,6 +67,8 @@ CPU = Profile(
     concurrencies=(1, 2, 4, 8, 16),
     num_prompts=16,
     warmups=8,
+    rates=(2, 10),
+    load_seconds=20,
 )
 
 GPU = Profile(
@@ -85,6 +89,8 @@ GPU = Profile(
     concurrencies=(1, 2, 4, 8, 16, 32, 64),
     num_prompts=128,
     warmups=8,
+    rates=(1, 4),  # the classroom tutorial's
+    load_seconds=60,
 )
 
 
@@ -95,7 +101,7 @@ def current():
     profile = replace(base, reason=reason, model=os.environ.get("LAB_MODEL") or base.model)
     print(f"Profile {profile.name}, model {profile.model}: {profile.reason}")
     if os.environ.get("LAB_QUICK"):
-        profile = replace(profile, num_prompts=8, repeats=1,
+        profile = replace(profile, num_prompts=8, repeats=1, load_seconds=4,
                           concurrencies=(1, profile.concurrency))
         print("LAB_QUICK: the smallest loads, and one repeat only. These are not results.")
     if profile.model.startswith("shape:"):

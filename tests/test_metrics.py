@@ -93,3 +93,77 @@ def test_a_closed_loop_closes(concurrency, rounds, e2el_s, head):
     assert point["ok"] * point["mean_e2el_s"] / concurrency == pytest.approx(point["duration_s"])
     assert point["in_flight"] == pytest.approx(concurrency)
     assert point["mean_tpot_s"] * 4 == pytest.approx(point["mean_e2el_s"] - point["mean_ttft_s"])
+
+
+# -- open loops: lateness, and requests that meet a limit ---------------------------------------
+
+
+def open_loop(late_s, *, gap_s=0.5):
+    rows = [request(sent_s=k * gap_s + late, times=[0.1, 0.2], tokens=2)
+            | {"intended_s": k * gap_s} for k, late in enumerate(late_s)]
+    return frame(rows)
+
+
+def test_late_is_sent_minus_intended():
+    assert list(metrics.late(open_loop([0, 0.25]))) == [0, 0.25]
+    closed = frame([request(sent_s=3, times=[0.1], tokens=1)])
+    assert metrics.late(closed).isna().all() and metrics.on_schedule(closed)
+
+
+@pytest.mark.parametrize("late_s, valid", [
+    ([0.0] * 40, True), ([0.24] * 40, True), ([0.26] * 40, False),
+    ([0.0] * 39 + [9.0], True),  # one accident in forty
+    ([0.02 * k for k in range(40)], False),  # falls further and further behind
+])
+def test_a_client_too_slow_for_its_schedule_marks_its_run(late_s, valid):
+    run = open_loop(late_s)
+    assert metrics.on_schedule(run) is valid
+    point = metrics.points(run).iloc[0]
+    assert point.valid == valid
+    assert point.p95_late_s == pytest.approx(metrics.percentile(late_s, 95))
+
+
+def test_points_of_a_closed_loop_are_valid():
+    point = metrics.points(frame([request(sent_s=0, times=[0.1], tokens=1)])).iloc[0]
+    assert point.valid and math.isnan(point.p95_late_s)
+
+
+SLO = {"ttft_s": 0.2, "tpot_s": 0.05}
+
+
+def test_goodput_worked_out_by_hand():
+    """Two seconds from first send to last token; four good of seven."""
+    rows = [request(sent_s=1.0, times=[0.2, 0.25], tokens=2),  # just within both
+            request(sent_s=1.1, times=[0.21, 0.22], tokens=2),  # too late
+            request(sent_s=1.2, times=[0.1, 0.2], tokens=2),  # too slow
+            request(sent_s=1.3, times=[0.1], tokens=1),  # no TPOT
+            request(sent_s=1.4, times=[0.1, 0.3], tokens=6),  # 0.04 s a token
+            request(sent_s=2.8, times=[0.1, 0.2], tokens=11),
+            {"sent_s": 0.0, "intended_s": math.nan, **failed("gone")}]
+    assert list(metrics.meets(frame(rows), **SLO)) == [True, False, False, True, True, True, False]
+    assert metrics.goodput(frame(rows), **SLO) == pytest.approx(4 / 2)
+
+
+def test_goodput_without_a_success_is_zero_and_of_nothing_an_error():
+    rows = [{"sent_s": 0.0, "intended_s": math.nan, **failed("gone")}]
+    assert metrics.goodput(frame(rows), **SLO) == 0
+    with pytest.raises(ValueError, match="no goodput of no requests"):
+        metrics.goodput(frame([]), **SLO)
+
+
+def test_goodput_refuses_several_runs_but_not_several_engines():
+    one = frame([request(sent_s=0, times=[0.1, 0.12], tokens=2)])
+    assert metrics.goodput(pd.concat([one, one.assign(engine="b")]), **SLO) > 0
+    for key, other in (("repeat", 1), ("rate", 4.0)):
+        both = pd.concat([one.assign(rate=1.0), one.assign(**{"rate": 1.0, key: other})])
+        with pytest.raises(ValueError, match=key):
+            metrics.goodput(both, **SLO)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.lists(st.floats(0.01, 1), min_size=1, max_size=9))
+def test_looser_limits_never_cost_goodput(ttft_s, tpot_s, times):
+    run = frame([request(sent_s=k, times=[t, 2 * t], tokens=2) for k, t in enumerate(times)])
+    tight = metrics.goodput(run, ttft_s=ttft_s, tpot_s=tpot_s)
+    loose = metrics.goodput(run, ttft_s=ttft_s + 0.1, tpot_s=tpot_s + 0.1)
+    throughput = metrics.points(run).request_per_s[0]
+    assert 0 <= tight <= loose <= throughput + 1e-9
