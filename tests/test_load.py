@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import misbehaving
 import pytest
@@ -241,8 +242,36 @@ def test_guidellm_without_a_server_says_so(server):
     with reference.serve() as gone_server:
         pass
     gone_server.tokenizer = server.tokenizer
-    with pytest.raises(LabError, match="GuideLLM wrote no result"):
+    with pytest.raises(LabError, match="GuideLLM wrote no result") as error:
         load.guidellm(gone_server, rate=1, seconds=1, prompt_tokens=16, output_tokens=9)
+    assert "does not answer" in error.value.cause and error.value.log
+
+
+def test_guidellm_marks_the_requests_of_a_server_that_goes_midway(server, capsys):
+    with misbehaving.serve("silent", good_first=4) as bad:
+        bad.tokenizer = server.tokenizer
+        requests = load.guidellm(bad, concurrency=1, seconds=20, max_requests=8,
+                                 prompt_tokens=16, output_tokens=9)
+    assert list(requests.outcome[:4]) == ["ok"] * 4 and "error" in set(requests.outcome)
+    failed = requests[requests.outcome == "error"]
+    assert failed.error.str.len().min() > 5 and failed.ttft_s.isna().all()
+    assert f"{len(failed)} failed" in capsys.readouterr().err
+    folder = Path(requests.attrs["file"]).parent.name
+    assert folder.startswith("silent-1streams-")
+
+
+def test_guidellm_without_a_tokenizer_does_not_start(tmp_path):
+    bare = SimpleNamespace(model="m", tokenizer=tmp_path, url="http://127.0.0.1:9")
+    with pytest.raises(LabError, match="needs the tokenizer of m"):
+        load.guidellm(bare, rate=1, seconds=1, prompt_tokens=16, output_tokens=9)
+
+
+def test_guidellm_with_a_broken_tokenizer_says_so(server):
+    process = SimpleNamespace(returncode=1)
+    error = load._no_result(server, process, "OSError: Can't load tokenizer for 'x'", "")
+    assert "cannot read the tokenizer" in error.cause and "Can't load" in error.log
+    late = load._no_result(server, process, "Tokenizer loaded", "It took longer than 9 s.")
+    assert late.cause == "It took longer than 9 s."
 
 
 def test_an_interrupted_guidellm_leaves_no_process(server, monkeypatch):
