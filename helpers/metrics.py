@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from helpers import intervals
+
 KEYS = ["experiment", "arm", "engine", "repeat", "tool", "concurrency", "rate"]
 LATENCIES = ["ttft_s", "tpot_s", "itl_s", "e2el_s"]
 PERCENTILES = (50, 95, 99)
@@ -115,6 +117,43 @@ def goodput(requests, *, ttft_s, tpot_s):
         return 0.0
     duration_s = (ok.sent_s + ok.e2el_s).max() - ok.sent_s.min()
     return float(meets(requests, ttft_s=ttft_s, tpot_s=tpot_s).sum() / duration_s)
+
+
+def under(requests, *, ttft_s, tpot_s):
+    """The rows of `points` with goodput_per_s and good_share of each run.
+
+    good_share: good requests over all that were sent. A run of an invalid client keeps its row.
+    """
+    found = points(requests)
+    keys = [key for key in KEYS if key in requests]
+    runs = [run for _, run in requests.groupby(keys, dropna=False, sort=False)]
+    limits = {"ttft_s": ttft_s, "tpot_s": tpot_s}
+    return found.assign(goodput_per_s=[goodput(run, **limits) for run in runs],
+                        good_share=[float(meets(run, **limits).mean()) for run in runs])
+
+
+def cost_per_acceptable_request(requests, *, price_per_hour, ttft_s, tpot_s, quality_ok,
+                                level=0.95):
+    """What one acceptable request costs, of one deployment at one load; the repeats told apart by
+    the column `repeat`.
+
+    cost = price_per_hour / 3600 * seconds / acceptable, both summed over the repeats. Acceptable:
+    it `meets` both limits, and quality_ok: the deployment passed its quality gate. seconds: from
+    the first request sent to the last token of all, for which the machine is paid. Returns a
+    Series: cost, low, high (`intervals.ratio` over repeats, at `level`: NaN for fewer than three),
+    in the price's currency; acceptable, sent, seconds, repeats. Infinite where none was
+    acceptable. Raises ValueError for a price that is not positive, or for no requests.
+    """
+    if not 0 < price_per_hour < np.inf or not len(requests):
+        raise ValueError("a cost needs a price above 0 and some requests")
+    good = meets(requests, ttft_s=ttft_s, tpot_s=tpot_s) & bool(quality_ok)
+    ends = requests.sent_s + requests.e2el_s.fillna(0)
+    runs = pd.DataFrame({"good": good, "start": requests.sent_s, "end": ends})
+    runs = runs.groupby(requests.repeat).agg({"good": "sum", "start": "min", "end": "max"})
+    seconds = runs.end - runs.start
+    found = intervals.ratio(price_per_hour / 3600 * seconds, runs.good, level=level)
+    return pd.Series([*found, runs.good.sum(), len(requests), seconds.sum(), len(runs)], index=[
+        "cost", "low", "high", "acceptable", "sent", "seconds", "repeats"])
 
 
 def _values(column):

@@ -68,6 +68,26 @@ def load(experiment, *, machine=None):
     return together
 
 
+def beside(experiment, requests, *, machine="gpu-nvidia-h200"):
+    """The requests at hand and, below them, the latest run of that machine that ships.
+
+    The column `machine` tells them apart. Where no such run ships it says so, and returns the
+    requests alone. Raises LabError for a damaged file.
+    """
+    mine = requests.assign(machine=f"this one ({provenance.machine()['id']})")
+    shipped = [run_file.read(path, source) for path, source in _files(experiment)
+               if source == "recorded"]
+    shipped = [(header, frame) for header, frame in shipped
+               if header["machine"]["id"].startswith(machine)]
+    if not shipped:
+        print(f"No run of {experiment!r} on {machine!r} ships with the course yet: "
+              "this machine's stand alone.")
+        return mine
+    _, latest = max(shipped, key=lambda run: run[0]["time"])
+    return pd.concat([mine, latest.assign(machine=f"recorded ({latest.machine[0]})")],
+                     ignore_index=True)
+
+
 def _check_name(experiment):
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", experiment):
         raise ValueError(f"{experiment!r} is no name of an experiment: letters, digits, _ - .")

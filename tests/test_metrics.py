@@ -167,3 +167,13 @@ def test_looser_limits_never_cost_goodput(ttft_s, tpot_s, times):
     loose = metrics.goodput(run, ttft_s=ttft_s + 0.1, tpot_s=tpot_s + 0.1)
     throughput = metrics.points(run).request_per_s[0]
     assert 0 <= tight <= loose <= throughput + 1e-9
+
+
+def test_under_a_limit_each_run_has_its_goodput_and_share():
+    run = frame([request(sent_s=0, times=[0.1, 0.12], tokens=2),
+                 request(sent_s=0.5, times=[0.3, 0.5], tokens=2)])
+    both = pd.concat([run.assign(rate=2.0), run.head(1).assign(rate=1.0)])
+    found = metrics.under(both, **SLO)
+    assert list(found.rate) == [2, 1] and list(found.good_share) == [0.5, 1]
+    assert list(found.goodput_per_s) == pytest.approx([1 / 1.0, 1 / 0.12])
+    assert list(found.request_per_s) == pytest.approx([2, 1 / 0.12])

@@ -117,6 +117,21 @@ def test_recorded_runs_are_read_too_and_machines_can_be_picked(store):
         results.load("x", machine="tpu")
 
 
+def test_the_requests_at_hand_stand_beside_the_recorded_ones(store, capsys):
+    alone = results.beside("06_knee", sample(), machine="")
+    assert len(alone) == 3 and alone.machine.str.startswith("this one (").all()
+    assert "ships with the course yet" in capsys.readouterr().out
+    old, new = (results.record("06_knee", sample(count)) for count in (4, 5))
+    assert len(results.beside("06_knee", sample(), machine="")) == 3  # yours, not recorded
+    (store / "recorded" / "h200" / "06_knee").mkdir(parents=True)
+    for path in (old, new):
+        path.rename(store / "recorded" / "h200" / "06_knee" / path.name)
+    both = results.beside("06_knee", sample(), machine="")
+    assert len(both) == 3 + 5 and both.machine.nunique() == 2
+    assert len(results.beside("06_knee", sample(), machine="gpu-other")) == 3
+
+
+
 def test_nothing_recorded_says_what_is_and_which_notebook_records_it(store, monkeypatch):
     monkeypatch.setattr(results, "ROOT", store)
     with pytest.raises(LabError, match="Nothing is recorded yet"):
