@@ -5,6 +5,8 @@ have been? Requests of one run share its luck (one queue, one busy minute), so a
 requests says how well this run is known, and one over repeats how well the machine is.
 """
 
+import math
+
 import numpy as np
 from scipy import stats
 
@@ -52,3 +54,26 @@ def of_mean(values, *, level=0.95):
         raise ValueError(f"there is no interval from {values.size} of them: two are the least")
     half = stats.t.ppf((1 + level) / 2, values.size - 1) * stats.sem(values)
     return float(values.mean() - half), float(values.mean() + half)
+
+
+def ratio(over, under, *, level=0.95):
+    """(value, low, high) of sum(over) / sum(under), from one pair of numbers a repeat.
+
+    value ± t * s, s² = n / (n - 1) * sum((over - value * under)²) / sum(under)², with Student's t
+    at n - 1 degrees of freedom: the ratio estimator (Cochran, Sampling Techniques, 3rd edition,
+    section 6.4). What slows both numbers of a pair alike cancels. With all `under` equal it is
+    `of_mean`. low is 0 at least; both ends are NaN for fewer than three pairs. Where sum(under) is
+    0 the value and the high end are infinite. Raises ValueError for lists of unequal length.
+    """
+    over, under = np.asarray(over, dtype=float), np.asarray(under, dtype=float)
+    if over.shape != under.shape:
+        raise ValueError(f"{len(over)} and {len(under)} numbers are no pairs")
+    n, total = len(over), under.sum()
+    value = float(over.sum() / total) if total else math.inf
+    if n < 3:
+        return value, math.nan, math.nan
+    if not total:
+        return value, 0.0, math.inf
+    error = math.sqrt(n / (n - 1) * np.sum((over - value * under) ** 2)) / total
+    half = stats.t.ppf((1 + level) / 2, n - 1) * error
+    return value, max(0.0, float(value - half)), float(value + half)

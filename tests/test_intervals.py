@@ -1,5 +1,7 @@
 """Intervals: against scipy where it has the same, and against what can be worked out by hand."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -93,3 +95,30 @@ def test_one_repeat_has_no_interval_over_repeats():
 def test_a_level_is_a_share(level):
     with pytest.raises(ValueError, match="level"):
         intervals.bootstrap([1, 2], np.mean, seed=0, level=level)
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=3, max_size=8), st.floats(0.5, 0.99))
+def test_with_equal_counts_the_ratio_is_students_interval_of_the_mean(values, level):
+    value, low, high = intervals.ratio(values, [2] * len(values), level=level)
+    expected = intervals.of_mean(np.array(values) / 2, level=level)
+    assert value == pytest.approx(np.mean(values) / 2)
+    assert (low, high) == pytest.approx((max(0, expected[0]), expected[1]), abs=1e-6)
+
+
+def test_pairs_that_move_together_give_a_narrow_ratio():
+    """A machine that has slow minutes slows both: what is left is the difference."""
+    machine = np.array([1.0, 0.6, 1.3, 0.8])
+    value, low, high = intervals.ratio(0.8 * machine, machine)
+    assert (value, low, high) == pytest.approx((0.8, 0.8, 0.8))
+    assert intervals.ratio([1, 2, 3], [0, 0, 0]) == (math.inf, 0, math.inf)
+    with pytest.raises(ValueError, match="no pairs"):
+        intervals.ratio([1, 2], [1])
+
+
+def test_the_interval_of_a_ratio_covers_the_truth_about_as_often_as_it_says():
+    dice, covered = np.random.default_rng(9), 0
+    for _ in range(2000):
+        machine = dice.normal(1, 0.1, 4)
+        value, low, high = intervals.ratio(0.8 * machine + dice.normal(0, 0.03, 4), machine)
+        covered += low <= 0.8 <= high
+    assert covered / 2000 == pytest.approx(0.95, abs=0.02)

@@ -1,0 +1,137 @@
+"""The decision record: a form of facts, claims and a decision, which takes nothing on trust.
+
+    record = decision.Record("Serve the class with INT8?", facts)
+    record.claim("INT8 is cheaper at 1.2 of capacity", interval=(0.6, 0.8), below=1)
+    record.decide("INT8", because=["INT8 is cheaper at 1.2 of capacity"])
+
+A claim is about a number of which an interval is known. It is supported if all of the interval
+lies where the claim says, contradicted if none of it does, and otherwise not decided.
+"""
+
+import html
+import math
+from dataclasses import dataclass, field
+
+from helpers import provenance
+from helpers.errors import LabError
+
+MARKS = {"supported": "✓", "contradicted": "✗", "not decided": "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One row of the form: its text, the interval, where it should lie, and the verdict."""
+
+    text: str
+    low: float
+    high: float
+    wanted: str
+    verdict: str
+
+    def __str__(self):
+        known = "no interval: too few repeats" if math.isnan(self.low) else \
+            f"{self.low:.3g} to {self.high:.3g}"
+        return f"{MARKS[self.verdict]} {self.text}: {self.verdict} ({known}; {self.wanted})"
+
+
+def verdict(interval, *, above=-math.inf, below=math.inf):
+    """'supported', 'contradicted' or 'not decided': the whole interval, none, or a part of it,
+    lies between above and below. An end that is NaN (no interval is known) decides nothing.
+
+    Raises LabError for an interval with its ends the wrong way round, or a claim with no bound.
+    """
+    low, high = interval
+    if above == -math.inf and below == math.inf:
+        raise LabError("A claim needs a bound that its number could miss.",
+                       fix="Give above=, below=, or both.")
+    if low > high:
+        raise LabError(f"The interval from {low} to {high} has its ends the wrong way round.",
+                       fix="Give (low, high).")
+    if above < low and high < below:
+        return "supported"
+    return "contradicted" if high <= above or low >= below else "not decided"
+
+
+@dataclass(slots=True)
+class Record:
+    """The form. facts: {what: text}; the rest is filled by claim() and decide()."""
+
+    question: str
+    facts: dict
+    claims: list = field(default_factory=list)
+    decision: str = "none yet"
+    because: list = field(default_factory=list)
+
+    def claim(self, text, *, interval, above=-math.inf, below=math.inf):
+        """Put a claim into the form with its verdict, in place of one with the same text; returns
+        the verdict."""
+        bounds = [f"above {above:g}"] * (above > -math.inf) + [f"below {below:g}"] * (
+            below < math.inf)
+        judged = verdict(interval, above=above, below=below)
+        new = Claim(text, *map(float, interval), "must be " + " and ".join(bounds), judged)
+        self.claims = [claim for claim in self.claims if claim.text != text] + [new]
+        print(new)
+        return judged
+
+    def verdict_of(self, text):
+        """The verdict of the claim with this text. Raises LabError if there is none."""
+        for claim in self.claims:
+            if claim.text == text:
+                return claim.verdict
+        raise LabError(f"The form has no claim {text!r}.",
+                       fix=f"It has: {'; '.join(claim.text for claim in self.claims) or 'none'}.")
+
+    def decide(self, text, *, because):
+        """Fill in the decision. because: texts of the claims that it rests on.
+
+        Raises LabError if one of them is not supported by its interval, or if there is none: the
+        form stays as it was.
+        """
+        if not because:
+            raise LabError(f"The decision {text!r} rests on nothing.", fix="Name its claims.")
+        weak = [claim for claim in self.claims for name in because
+                if claim.text == name and self.verdict_of(name) != "supported"]
+        for name in because:
+            self.verdict_of(name)
+        if weak:
+            raise LabError(
+                f"Refused: {text!r} rests on what was not shown: " + "; ".join(map(str, weak)),
+                cause="An interval that reaches over the bound allows both answers."
+                if any(claim.verdict == "not decided" for claim in weak) else
+                "The measurement says the opposite.",
+                fix="Leave the claim out, weaken it, or measure more: four times the repeats "
+                    "halve an interval.")
+        self.decision, self.because = text, list(because)
+
+    def rows(self):
+        """{heading: text} of the whole form, in its order."""
+        claims = {f"claim {n}": str(claim) for n, claim in enumerate(self.claims, 1)}
+        return {"question": self.question, **self.facts, **claims, "decision": self.decision,
+                "because": "; ".join(self.because) or "nothing yet"}
+
+    def __str__(self):
+        rows = self.rows()
+        width = max(map(len, rows))
+        return "\n".join(f"{name:>{width}}  {text}" for name, text in rows.items())
+
+    def _repr_html_(self):
+        cells = "".join(f"<tr><th style='text-align:left;vertical-align:top'>{html.escape(name)}"
+                        f"</th><td style='text-align:left'>{html.escape(str(text))}</td></tr>"
+                        for name, text in self.rows().items())
+        return f"<table>{cells}</table>"
+
+
+def facts(servers, **more):
+    """What a decision record says of its measurements: machine, software, and each server's
+    checkpoint (a revision, or the start of the SHA-256 of its files) and flags; then `more`."""
+    machine, software = provenance.machine(), provenance.software()
+    packages = {name: version for name, version in software["packages"].items() if version}
+    found = {"machine": machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores",
+             "software": ", ".join(f"{name} {version}" for name, version in packages.items())}
+    for server in servers:
+        about = provenance.engine(server)
+        hashes = ", ".join((about["sha256"] or {}).values())[:12]
+        flags = ", ".join(f"{name}={value}" for name, value in about["flags"].items()
+                          if name != "served_model_name")
+        found[server.name] = f"checkpoint {about['revision'] or hashes}; {flags}"
+    return found | {name: str(text) for name, text in more.items()}
