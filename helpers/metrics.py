@@ -156,6 +156,16 @@ def cost_per_acceptable_request(requests, *, price_per_hour, ttft_s, tpot_s, qua
         "cost", "low", "high", "acceptable", "sent", "seconds", "repeats"])
 
 
+def knee(runs, *, share=0.95):
+    """The highest rate, in requests per second, up to which the median share of good requests of
+    its valid runs is at least `share`, at it and at every lower rate; 0.0 where there is none.
+
+    runs: rows of `under` with rate.
+    """
+    held = runs[runs.valid].groupby("rate").good_share.median() >= share
+    return float(held.index[held.cummin()].max()) if held.cummin().any() else 0.0
+
+
 def _values(column):
     """The finite numbers of a column; lists are pooled, None and NaN do not count."""
     values = pd.to_numeric(column.explode(), errors="coerce").to_numpy(dtype=float)

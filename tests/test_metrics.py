@@ -177,3 +177,17 @@ def test_under_a_limit_each_run_has_its_goodput_and_share():
     assert list(found.rate) == [2, 1] and list(found.good_share) == [0.5, 1]
     assert list(found.goodput_per_s) == pytest.approx([1 / 1.0, 1 / 0.12])
     assert list(found.request_per_s) == pytest.approx([2, 1 / 0.12])
+
+
+@pytest.mark.parametrize("shares, valid, expected", [
+    ([1, 0.96, 0.4], [True] * 3, 2.0), ([0.9, 1, 1], [True] * 3, 0.0),
+    ([1, 1, 1], [True, True, False], 2.0), ([1, 0.5, 1], [True] * 3, 1.0), ([1], [False], 0.0)])
+def test_the_knee_is_the_highest_rate_up_to_which_nearly_all_are_good(shares, valid, expected):
+    runs = pd.DataFrame({"rate": [1.0, 2.0, 3.0][:len(shares)], "good_share": shares,
+                         "valid": valid})
+    assert metrics.knee(runs) == expected
+
+
+def test_the_knee_takes_the_median_of_repeats():
+    runs = pd.DataFrame({"rate": [1.0, 1.0, 1.0], "good_share": [1, 1, 0.2], "valid": [True] * 3})
+    assert metrics.knee(runs) == 1.0

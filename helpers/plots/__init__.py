@@ -24,8 +24,9 @@ from helpers.plots.measuring import (
 )
 from helpers.plots.memory import by_context, cache_growth, sizing
 from helpers.plots.paging import block_table, forgotten, itl_by_arm, saved
+from helpers.plots.slo import goodput, knee, schedule, tools
 
 __all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context", "cache_growth",
-           "clients", "counts", "fits", "forgotten", "held_out", "in_order", "itl_by_arm", "label",
-           "latency", "queue", "roofline", "saved", "scheduler", "sizing", "stalls", "throughput",
-           "timeline"]
+           "clients", "counts", "fits", "forgotten", "goodput", "held_out", "in_order",
+           "itl_by_arm", "knee", "label", "latency", "queue", "roofline", "saved", "schedule",
+           "scheduler", "sizing", "stalls", "throughput", "timeline", "tools"]
