@@ -12,6 +12,7 @@ from helpers.plots.batching import (
     scheduler,
     stalls,
 )
+from helpers.plots.deciding import cost, ratios
 from helpers.plots.measuring import (
     arms,
     clients,
@@ -26,7 +27,8 @@ from helpers.plots.memory import by_context, cache_growth, sizing
 from helpers.plots.paging import block_table, forgotten, itl_by_arm, saved
 from helpers.plots.slo import goodput, knee, schedule, tools
 
-__all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context", "cache_growth",
-           "clients", "counts", "fits", "forgotten", "goodput", "held_out", "in_order",
-           "itl_by_arm", "knee", "label", "latency", "queue", "roofline", "saved", "schedule",
-           "scheduler", "sizing", "stalls", "throughput", "timeline", "tools"]
+__all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context",
+           "cache_growth", "clients", "cost", "counts", "fits", "forgotten", "goodput",
+           "held_out", "in_order", "itl_by_arm", "knee", "label", "latency", "queue",
+           "ratios", "roofline", "saved", "schedule", "scheduler", "sizing", "stalls",
+           "throughput", "timeline", "tools"]
