@@ -3,6 +3,8 @@
 What an acceptable request costs is `metrics.cost_per_acceptable_request`. Pure.
 """
 
+import pandas as pd
+
 from helpers import intervals, metrics
 from helpers.errors import LabError
 
@@ -21,6 +23,26 @@ def compare(requests, baseline, *, ttft_s, tpot_s, level=0.95):
         raise LabError("The two deployments do not have the same repeats.",
                        fix="Compare runs that were measured in turns, repeat by repeat.")
     return intervals.ratio(list(there.values()), list(here.values()), level=level)
+
+
+def ratios(requests, *, baseline="BF16"):
+    """`compare` at every load: one row each with label, value, low, high and control.
+
+    requests: rows with arm, load, repeat, and the limits they were sent under in limit_ttft_s
+    and limit_tpot_s. The last row is a control that must differ: the baseline against itself at
+    the two lowest loads, which costs as much more as it is sent less.
+    """
+    limits = {"ttft_s": requests.limit_ttft_s.iloc[0], "tpot_s": requests.limit_tpot_s.iloc[0]}
+    runs = dict(list(requests.groupby(["arm", "load"])))
+    loads = sorted(requests.load.unique())
+    pairs = [(arm, load, baseline, load) for load in loads for arm in requests.arm.unique()
+             if arm != baseline] + [(baseline, loads[1], baseline, loads[0])] * (len(loads) > 1)
+    return pd.DataFrame([
+        {"label": f"{arm} / {other} at {load:g}" if arm != other else
+         f"{arm} at {load:g} / at {there:g}",
+         **dict(zip(("value", "low", "high"),
+                    compare(runs[arm, load], runs[other, there], **limits), strict=True)),
+         "control": arm == other} for arm, load, other, there in pairs])
 
 
 def in_time(*, count, rate, capacity, wait_s):

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from helpers import cost, metrics
@@ -82,6 +83,18 @@ def test_compare_is_the_ratio_of_costs_at_one_price():
     assert cost.compare(slow, slow, **LIMITS) == pytest.approx((1, 1, 1))
     with pytest.raises(LabError, match="same repeats"):
         cost.compare(slow, run(3), **LIMITS)
+
+
+def test_ratios_at_every_load_and_a_control():
+    runs = [run(3, good=good, seconds=seconds).assign(arm=arm, load=load, limit_ttft_s=1.0,
+                                                      limit_tpot_s=0.1)
+            for arm, load, good, seconds in (("BF16", 0.5, 5, 10), ("INT8", 0.5, 5, 10),
+                                             ("BF16", 1.5, 10, 10), ("INT8", 1.5, 10, 8))]
+    found = cost.ratios(pd.concat(runs, ignore_index=True)).set_index("label")
+    assert list(found.index) == ["INT8 / BF16 at 0.5", "INT8 / BF16 at 1.5",
+                                 "BF16 at 1.5 / at 0.5"]
+    assert list(found.value) == pytest.approx([1, 0.8, 0.5])
+    assert list(found.control) == [False, False, True]
 
 
 def test_in_time_agrees_with_a_queue_stepped_through():
