@@ -12,7 +12,9 @@ import html
 import math
 from dataclasses import dataclass, field
 
-from helpers import provenance
+import pandas as pd
+
+from helpers import intervals, provenance, results
 from helpers.errors import LabError
 
 MARKS = {"supported": "✓", "contradicted": "✗", "not decided": "?"}
@@ -135,3 +137,29 @@ def facts(servers, **more):
                           if name != "served_model_name")
         found[server.name] = f"checkpoint {about['revision'] or hashes}; {flags}"
     return found | {name: str(text) for name, text in more.items()}
+
+
+def losses(experiment="08_nll", *, baseline="BF16"):
+    """What each arm of lesson 08 loses to the baseline, in nats a token: one row an arm with loss,
+    low, high (Student's interval over the paired tokens) and tokens.
+
+    Of your latest run, or of the latest that ships. Where there is neither it says so, and the
+    table is empty. attrs["from"] says whose and from which machine.
+    """
+    try:
+        rows = results.load(experiment)
+    except LabError as nothing:
+        print(nothing)
+        return pd.DataFrame(columns=["loss", "low", "high", "tokens"], dtype=float)
+    last = rows.sort_values(["source", "time"]).iloc[-1]  # 'yours' comes after 'recorded'
+    pairs = rows[rows.run == last.run].pivot_table("nll", ["text", "place"], "arm").dropna()
+    more = pairs.drop(columns=baseline).sub(pairs[baseline], axis=0)
+    found = pd.DataFrame({arm: [loss.mean(), *intervals.of_mean(loss), len(loss)]
+                          for arm, loss in more.items()}, index=["loss", "low", "high", "tokens"]).T
+    found.attrs["from"] = f"{last.source}, {last.machine}"
+    return found
+
+
+def interval(table, row):
+    """(low, high) of a row of a table; NaN for both where it has no such row."""
+    return tuple(table.loc[row, ["low", "high"]]) if row in table.index else (math.nan, math.nan)

@@ -2,9 +2,10 @@
 
 import math
 
+import pandas as pd
 import pytest
 
-from helpers import decision
+from helpers import decision, results
 from helpers.errors import LabError
 
 INF = math.inf
@@ -82,3 +83,20 @@ def test_one_repeat_has_no_interval_and_says_so(capsys):
 def test_facts_name_machine_software_and_more():
     found = decision.facts([], load="128 tokens in")
     assert found["load"] == "128 tokens in" and "vllm" in found["software"] and found["machine"]
+
+
+def test_losses_are_paired_token_by_token(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(results, "RECORDED", tmp_path / "recorded")
+    assert decision.losses().empty
+    monkeypatch.delenv("LAB_QUICK", raising=False)
+    rows = [{"arm": arm, "text": text, "place": place, "nll": place + more + 0.01 * (place % 2)}
+            for arm, more in (("BF16", 0), ("INT8", 0.02), ("4-bit", 0.4))
+            for text in ("ants", "tides") for place in range(50)]
+    results.record("08_nll", pd.DataFrame(rows).sample(frac=1, random_state=1), server=[])
+    found = decision.losses()
+    assert found.loss.to_dict() == pytest.approx({"INT8": 0.02, "4-bit": 0.4})
+    assert set(found.tokens) == {100} and found.attrs["from"].startswith("yours, ")
+    assert decision.verdict(decision.interval(found, "INT8"), below=0.05) == "supported"
+    assert decision.verdict(decision.interval(found, "4-bit"), below=0.05) == "contradicted"
+    assert all(map(math.isnan, decision.interval(found, "FP8")))
