@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from helpers import checkpoint, models, supervisor
+from helpers import checkpoint, machine, models, profile, supervisor
 from helpers.engine import LOGS
 from helpers.errors import LabError
 from helpers.make import install
@@ -50,6 +50,22 @@ def source(model):
     """The model whose weights are compressed: this one, or the course's own for a shape."""
     shape = models.has_random_weights(models.prepare(model))
     return models.OFFLINE_DEFAULT if shape else model
+
+
+def pair(model):
+    """{arm: (folder, flags)} of the model and of the smaller deployment that this machine is for.
+
+    With FP8 arithmetic (`machine.fp8_cache` on a GPU) that is FP8; a shape has no weights to
+    compress, so the engine rounds its random ones as it loads: 'FP8 online'. Elsewhere it is INT8,
+    of the `source`. Raises as `make`.
+    """
+    if profile.current().name == "gpu" and machine.fp8_cache():
+        folder = models.prepare(model)
+        if models.has_random_weights(folder):
+            return {"BF16": (folder, {}), "FP8 online": (folder, {"quantization": "fp8"})}
+        return {"BF16": (folder, {}), "FP8": (make(model, scheme="FP8"), {})}
+    base = source(model)
+    return {"BF16": (models.prepare(base), {}), "INT8": (make(base, scheme="INT8"), {})}
 
 
 def recipe(config, *, scheme):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -147,3 +148,21 @@ def test_what_stands_in_for_a_shape(model):
     assert compress.source(str(model)) == str(model)
     (model / "RANDOM_WEIGHTS.txt").write_text("")
     assert compress.source(str(model)) == "smollm2-135m"
+
+
+@pytest.mark.parametrize(("name", "fp8", "random", "expected"), [
+    ("cpu", True, False, {"BF16": {}, "INT8": {}}),
+    ("gpu", False, False, {"BF16": {}, "INT8": {}}),
+    ("gpu", True, False, {"BF16": {}, "FP8": {}}),
+    ("gpu", True, True, {"BF16": {}, "FP8 online": {"quantization": "fp8"}}),
+])
+def test_the_pair_that_suits_the_machine(model, monkeypatch, name, fp8, random, expected):
+    monkeypatch.setattr(compress.profile, "current", lambda: SimpleNamespace(name=name))
+    monkeypatch.setattr(compress.machine, "fp8_cache", lambda: fp8)
+    monkeypatch.setattr(compress, "make", lambda source, *, scheme: model / scheme)
+    if random:
+        (model / "RANDOM_WEIGHTS.txt").write_text("")
+    found = compress.pair(str(model))
+    assert {arm: flags for arm, (_, flags) in found.items()} == expected
+    small = next(arm for arm in found if arm != "BF16")
+    assert found[small][0] == (model if random else model / small)
