@@ -1,0 +1,121 @@
+"""lm-eval, the evaluation harness: against a running server, or with the model loaded by itself.
+
+Tasks of the course are in data/tasks; any other name is one of lm-eval's own, whose examples come
+from the hub. What comes back is one row an example, so that two models can be compared pair by
+pair; lm-eval's own table of scores is in attrs["scores"], its shell command in attrs["command"].
+"""
+
+import logging
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pandas as pd
+
+from helpers.errors import LabError
+from helpers.progress import Line
+
+TASKS = Path(__file__).parent.parent / "data" / "tasks"
+HUB_ANSWERS_S = 5
+LONGEST = 2047  # tokens of a request; one is left for the token that the API insists on making
+
+
+def evaluate(server, tasks, *, limit=None):
+    """Score a running server through lm-eval's model `local-completions`; one row an example.
+
+    tasks: names of tasks in data/tasks (course_passages, course_prose) or of lm-eval's own.
+    limit: the first so many examples of each. Rows: task, example (its number), and
+    - a choice: name, question, choices, answer, logliks (of each choice, in nats), picked, right.
+      Picked is the choice of the highest loglik / characters, which is lm-eval's acc_norm.
+    - a text: name, loglik (of all its tokens, in nats), words.
+    Raises LabError where the hub is needed and does not answer.
+    """
+    return _evaluate("local-completions", {
+        "model": server.model, "base_url": f"{server.url}/v1/completions",
+        "tokenizer": str(server.tokenizer), "tokenizer_backend": "huggingface",
+        "num_concurrent": 8, "max_length": LONGEST}, tasks, limit)
+
+
+def evaluate_alone(folder, tasks, *, limit=None):
+    """As `evaluate`, but lm-eval loads the checkpoint in `folder` itself, with transformers.
+
+    No server is used; on a GPU none may hold the memory that this needs.
+    """
+    return _evaluate("hf", {"pretrained": str(folder), "dtype": "bfloat16"}, tasks, limit)
+
+
+def hub_answers():
+    """Whether the Hugging Face hub can be reached; says so if not."""
+    from huggingface_hub import constants
+
+    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
+    try:
+        if not why:
+            httpx.head(constants.ENDPOINT, timeout=HUB_ANSWERS_S)
+    except httpx.TransportError as error:
+        why = f"it does not answer ({str(error) or type(error).__name__})"
+    if why:
+        print(f"No examples from the Hugging Face hub: {why}.")
+    return not why
+
+
+def _evaluate(model, model_args, tasks, limit):
+    foreign = sorted(set(tasks) - {path.stem for path in TASKS.glob("*.yaml")})
+    if foreign and not hub_answers():
+        raise LabError(f"The examples of {', '.join(foreign)} could not be had.",
+                       cause="They come from the hub.",
+                       fix="The course's own tasks, course_passages and course_prose, need none.")
+    line = Line(f"lm-eval: {', '.join(tasks)}")
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    with ThreadPoolExecutor(1) as own:  # it runs a loop, and a notebook's thread has one already
+        found = own.submit(_run, model, model_args, tasks, limit, bool(foreign)).result()
+    rows = [_row(task, sample) for task in tasks for sample in found["samples"][task]]
+    frame = pd.DataFrame(rows)
+    frame.attrs["scores"] = _scores(found["results"])
+    frame.attrs["command"] = _command(model, model_args, tasks, limit)
+    line.done(f"lm-eval: {len(frame)} examples in {line.elapsed_s:.0f} s")
+    return frame
+
+
+def _run(model, model_args, tasks, limit, defaults):
+    import lm_eval
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(TASKS), include_defaults=defaults)
+    return lm_eval.simple_evaluate(model, model_args=model_args, tasks=tasks, limit=limit,
+                                   task_manager=manager, bootstrap_iters=1000)
+
+
+def _row(task, sample):
+    row = {"task": task, "example": sample["doc_id"], "name": sample["doc"].get("name", "")}
+    if "word_perplexity" in sample:
+        loglik, words = sample["word_perplexity"]
+        return row | {"loglik": loglik, "words": words}
+    choices = [ending.strip() for _, ending in sample["arguments"]]
+    logliks = [loglik for loglik, _ in sample["filtered_resps"]]
+    picked = int(np.argmax([loglik / len(choice)
+                            for loglik, choice in zip(logliks, choices, strict=True)]))
+    return row | {"question": sample["doc"].get("question", ""), "choices": choices,
+                  "answer": sample["target"], "logliks": logliks, "picked": picked,
+                  "right": picked == sample["target"]}
+
+
+def _scores(results):
+    """lm-eval's table: task, metric, value, stderr (its standard error, where it gives one)."""
+    rows = []
+    for task, metrics in results.items():
+        for name, value in metrics.items():
+            metric, _, of = name.partition(",")
+            if of and not metric.endswith("_stderr"):
+                stderr = pd.to_numeric(metrics.get(f"{metric}_stderr,{of}"), errors="coerce")
+                rows.append({"task": task, "metric": metric, "value": value, "stderr": stderr})
+    return pd.DataFrame(rows)
+
+
+def _command(model, model_args, tasks, limit):
+    args = ",".join(f"{key}={value}" for key, value in model_args.items())
+    parts = ["lm-eval", "run", "--model", model, "--model_args", args, "--include_path",
+             "data/tasks", "--tasks", ",".join(tasks)]
+    return shlex.join(parts + (["--limit", str(limit)] if limit else []))
