@@ -31,7 +31,7 @@ class Claim:
     verdict: str
 
     def __str__(self):
-        known = "no interval: too few repeats" if math.isnan(self.low) else \
+        known = "no interval" if math.isnan(self.low) else \
             f"{self.low:.3g} to {self.high:.3g}"
         return f"{MARKS[self.verdict]} {self.text}: {self.verdict} ({known}; {self.wanted})"
 
@@ -98,9 +98,7 @@ class Record:
         if weak:
             raise LabError(
                 f"Refused: {text!r} rests on what was not shown: " + "; ".join(map(str, weak)),
-                cause="An interval that reaches over the bound allows both answers."
-                if any(claim.verdict == "not decided" for claim in weak) else
-                "The measurement says the opposite.",
+                cause=_why(weak),
                 fix="Leave the claim out, weaken it, or measure more: four times the repeats "
                     "halve an interval.")
         self.decision, self.because = text, list(because)
@@ -121,6 +119,15 @@ class Record:
                         f"</th><td style='text-align:left'>{html.escape(str(text))}</td></tr>"
                         for name, text in self.rows().items())
         return f"<table>{cells}</table>"
+
+
+def _why(claims):
+    """Why claims that are not supported cannot bear a decision."""
+    if any(claim.verdict == "contradicted" for claim in claims):
+        return "The measurement says the opposite."
+    if any(math.isnan(claim.low) for claim in claims):
+        return "Fewer than three repeats, or nothing measured: a number with no interval."
+    return "An interval that reaches over the bound allows both answers."
 
 
 def facts(servers, **more):
