@@ -25,10 +25,11 @@ from helpers.plots.measuring import (
 )
 from helpers.plots.memory import by_context, cache_growth, sizing
 from helpers.plots.paging import block_table, forgotten, itl_by_arm, saved
+from helpers.plots.quality import by_examples, differences
 from helpers.plots.slo import goodput, knee, schedule, tools
 
 __all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context",
-           "cache_growth", "clients", "cost", "counts", "fits", "forgotten", "goodput",
-           "held_out", "in_order", "itl_by_arm", "knee", "label", "latency", "queue",
-           "ratios", "roofline", "saved", "schedule", "scheduler", "sizing", "stalls",
-           "throughput", "timeline", "tools"]
+           "by_examples", "cache_growth", "clients", "cost", "counts", "differences", "fits",
+           "forgotten", "goodput", "held_out", "in_order", "itl_by_arm", "knee", "label",
+           "latency", "queue", "ratios", "roofline", "saved", "schedule", "scheduler", "sizing",
+           "stalls", "throughput", "timeline", "tools"]
