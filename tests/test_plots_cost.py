@@ -18,7 +18,8 @@ COSTS = pd.DataFrame({"arm": ["BF16", "INT8"] * 2, "load": [0.5, 0.5, 1.5, 1.5],
                       "high": [0.21, 0.21, math.inf, 0.11], "predicted": [0.2, 0.2, 0.3, 0.1]})
 RATIOS = pd.DataFrame({"label": ["at 0.5", "at 1.5", "itself", "one run"],
                        "value": [1.0, 0.6, 1.01, math.inf], "low": [0.98, 0.5, 0.99, math.nan],
-                       "high": [1.02, 0.7, 1.03, math.nan], "control": [False, False, True, False]})
+                       "high": [1.02, 0.7, 1.03, math.nan], "control": [False, False, True, False],
+                       "machine": "this one"})
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +48,10 @@ def test_without_intervals_the_points_stand_alone():
     dots = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_markerfacecolor() == "none" for line in dots] == [False, False, False, True]
     assert dots[3].get_xdata()[0] <= ax.get_xlim()[1]
+
+
+def test_machines_are_named_where_there_are_several():
+    both = pd.concat([RATIOS, RATIOS.assign(machine="recorded (gpu)")])
+    texts = [text.get_text() for text in plots.ratios(both).texts]
+    assert texts[-2:] == ["this one", "recorded (gpu)"]
+    assert "this one" not in [text.get_text() for text in plots.ratios(RATIOS).texts]

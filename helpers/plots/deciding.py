@@ -41,21 +41,26 @@ def cost(costs, *, ax=None):
 def ratios(rows, *, margin=0.05, ax=None):
     """Ratios of costs with their intervals, one line each; the band is 1 ± margin.
 
-    rows: label, value, low, high, and control (a bool: where nothing may differ). A ratio with no
-    interval is hollow; one that is infinite stands at the right edge.
+    rows: label, value, low, high, control (a bool: grey), and machine, which stands above its
+    rows where there are several. A ratio with no interval is hollow; an infinite one stands at
+    the right edge.
     """
     ax = axes(ax, data=rows)
     known = rows[["value", "low", "high"]].replace(np.inf, np.nan).max().max()
     edge = 1.15 * max(1.3, known if known == known else 1.3)
-    for place, row in enumerate(rows.itertuples()):
+    new = rows.machine.ne(rows.machine.shift()).tolist()
+    places = np.arange(len(rows)) + np.cumsum(new) * (sum(new) > 1)
+    for place, first, row in zip(places, new, rows.itertuples(), strict=True):
         colour = COLOURS["card"] if row.control else COLOURS["throughput"]
         value, measured = min(row.value, edge), row.low == row.low
         if measured:
             ax.plot([row.low, min(row.high, edge)], [place] * 2, color=colour, lw=2)
-        ax.plot(value, place, "o", ms=6, color=colour, mfc=colour if measured else "none")
+        ax.plot(value, place, "o", ms=5, color=colour, mfc=colour if measured else "none")
+        if first and sum(new) > 1:
+            ax.text(0.01 * edge, place - 1, row.machine, fontsize=8, va="center", color="#666666")
     ax.axvspan(1 - margin, 1 + margin, color="black", alpha=0.1, lw=0)
     ax.axvline(1, color="black", lw=1)
-    ax.set_yticks(range(len(rows)), rows.label, fontsize=8)
-    ax.set(xlim=(0, edge * 1.03), ylim=(len(rows) - 0.5, -0.5),
+    ax.set_yticks(places, rows.label, fontsize=8)
+    ax.set(xlim=(0, edge * 1.03), ylim=(places[-1] + 0.6, places[0] - 0.6 - (sum(new) > 1)),
            xlabel="cost of an acceptable request, one over the other (ratio)")
     return ax
