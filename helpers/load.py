@@ -107,7 +107,8 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
 
     rate: requests per second at equal distances, whether or not the server keeps up. Or
     concurrency: as many in flight all the time. Each run has a folder of its own, under
-    results/guidellm, named for the model and the rate.
+    results/guidellm, named for the model and the rate. Temperature 0, as the other clients here:
+    GuideLLM by itself leaves it to the server, which then draws every token.
     A request that failed has outcome 'error' and says why; one that was still running when the
     time was up is 'cut_off'. Raises LabError when the tokenizer is missing, when the tool fails,
     and when no request succeeded (GuideLLM then exits with 0, and its table is all zeros).
@@ -121,7 +122,7 @@ def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concur
     profile = f"constant,rate={rate}" if rate else f"concurrent,streams={concurrency}"
     flags = ["run", "--backend",
              f"kind=openai_http,target={server.url},model={server.model},"
-             "request_format=/v1/completions",
+             "request_format=/v1/completions,extras.body.temperature=0",
              "--tokenizer", f"kind=huggingface_auto,model={server.tokenizer}",
              "--profile", f"kind={profile}",
              "--constraint", f"kind=max_duration,seconds={seconds}",
