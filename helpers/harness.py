@@ -103,15 +103,16 @@ def _row(task, sample):
 
 
 def _scores(results):
-    """lm-eval's table: task, metric, value, stderr (its standard error, where it gives one)."""
+    """Its table as dicts: task, metric, value, stderr (a standard error, NaN where it has none)."""
     rows = []
     for task, metrics in results.items():
         for name, value in metrics.items():
             metric, _, of = name.partition(",")
             if of and not metric.endswith("_stderr"):
                 stderr = pd.to_numeric(metrics.get(f"{metric}_stderr,{of}"), errors="coerce")
-                rows.append({"task": task, "metric": metric, "value": value, "stderr": stderr})
-    return pd.DataFrame(rows)
+                rows.append({"task": task, "metric": metric, "value": float(value),
+                             "stderr": float(stderr)})
+    return rows
 
 
 def _command(model, model_args, tasks, limit):

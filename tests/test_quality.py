@@ -165,8 +165,9 @@ def test_evaluate_scores_each_choice_through_lm_eval(server, tokens):
     assert row.logliks == pytest.approx(wanted)
     scaled = [value / len(choice) for value, choice in zip(wanted, row.choices, strict=True)]
     assert row.picked == int(np.argmax(scaled))
-    scores = rows.attrs["scores"].set_index("metric")
-    assert scores.value["acc_norm"] == pytest.approx(rows.right.mean())
+    scores = {each["metric"]: each["value"] for each in rows.attrs["scores"]}
+    assert scores["acc_norm"] == pytest.approx(rows.right.mean())
+    assert pd.concat([rows, rows]).attrs == rows.attrs  # a DataFrame in attrs would fail here
     assert "lm-eval run --model local-completions" in rows.attrs["command"]
 
 
@@ -175,7 +176,7 @@ def test_evaluate_scores_a_text_with_its_words(server, tokens):
     name, text = next(iter(quality.texts().items()))
     assert rows.name[0] == name and rows.words[0] == len(text.split())
     assert rows.loglik[0] == pytest.approx(sum(map(logprob, tokens(text))))
-    perplexity = rows.attrs["scores"].value[0]
+    perplexity = rows.attrs["scores"][0]["value"]
     assert perplexity == pytest.approx(np.exp(-rows.loglik[0] / rows.words[0]))
 
 
@@ -209,5 +210,5 @@ def test_the_scores_of_lm_eval_as_a_table():
     found = harness._scores({"t": {"acc,none": 0.5, "acc_stderr,none": 0.1, "alias": "t",
                                    "word_perplexity,none": 9.0,
                                    "word_perplexity_stderr,none": "N/A"}})
-    assert found.metric.tolist() == ["acc", "word_perplexity"]
-    assert found.stderr[0] == 0.1 and np.isnan(found.stderr[1])
+    assert [each["metric"] for each in found] == ["acc", "word_perplexity"]
+    assert found[0]["stderr"] == 0.1 and np.isnan(found[1]["stderr"])
