@@ -19,6 +19,7 @@ def slo(requests, *, ttft_s=0.5, tpot_s=0.05):
     def draw(machine, ttft_ms, tpot_ms):
         runs = metrics.under(requests[requests.machine == machine], ttft_s=ttft_ms / 1000,
                              tpot_s=tpot_ms / 1000)
+        runs.attrs["caption"] = machine
         ax = plots.goodput(runs)
         best = metrics.knee(runs)
         ax.set_xlabel("offered (requests a second); 95% are good " +
