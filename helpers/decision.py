@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from helpers import intervals, provenance, results
+from helpers import provenance, quality, results
 from helpers.errors import LabError
 
 MARKS = {"supported": "✓", "contradicted": "✗", "not decided": "?"}
@@ -147,24 +147,37 @@ def facts(servers, **more):
 
 
 def losses(experiment="08_nll", *, baseline="BF16"):
-    """What each arm of lesson 08 loses to the baseline, in nats a token: one row an arm with loss,
-    low, high (Student's interval over the paired tokens) and tokens.
+    """What each arm of lesson 08 loses to the baseline, in nats a token, paired token by token.
 
-    Of your latest run, or of the latest that ships. Where there is neither it says so, and the
-    table is empty. attrs["from"] says whose and from which machine.
+    One row an arm: difference, low, high, detectable (`quality.paired`) and pairs. Of your latest
+    run, or of the latest that ships; attrs["from"] says which. Where there is neither it says so,
+    and the table is empty.
     """
+    return _differences(experiment, "nll", ["text", "place"], baseline)
+
+
+def scores(experiment="08_choices", *, baseline="BF16"):
+    """The share of passage questions that each arm gets right, less the baseline's, paired question
+    by question; a table as `losses` gives it."""
+    return _differences(experiment, "right", ["passage", "question"], baseline)
+
+
+def _differences(experiment, value, example, baseline):
+    columns = ["difference", "low", "high", "detectable", "pairs"]
     try:
         rows = results.load(experiment)
     except LabError as nothing:
         print(nothing)
-        return pd.DataFrame(columns=["loss", "low", "high", "tokens"], dtype=float)
+        return pd.DataFrame(columns=columns, dtype=float)
     last = rows.sort_values(["source", "time"]).iloc[-1]  # 'yours' comes after 'recorded'
-    pairs = rows[rows.run == last.run].pivot_table("nll", ["text", "place"], "arm").dropna()
-    more = pairs.drop(columns=baseline).sub(pairs[baseline], axis=0)
-    found = pd.DataFrame({arm: [loss.mean(), *intervals.of_mean(loss), len(loss)]
-                          for arm, loss in more.items()}, index=["loss", "low", "high", "tokens"]).T
-    found.attrs["from"] = f"{last.source}, {last.machine}"
-    return found
+    rows = rows[rows.run == last.run].astype({value: float})
+    pairs = rows.pivot_table(value, example, "arm", sort=False).dropna()
+    found = {arm: quality.paired(pairs[arm], pairs[baseline])
+             for arm in pairs.columns.drop(baseline)}
+    table = pd.DataFrame.from_dict({arm: [d.mean, d.low, d.high, d.detectable, d.pairs]
+                                    for arm, d in found.items()}, orient="index", columns=columns)
+    table.attrs["from"] = f"{last.source}, {last.machine}"
+    return table
 
 
 def interval(table, row):
