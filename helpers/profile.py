@@ -101,8 +101,8 @@ def current():
     profile = replace(base, reason=reason, model=os.environ.get("LAB_MODEL") or base.model)
     print(f"Profile {profile.name}, model {profile.model}: {profile.reason}")
     if os.environ.get("LAB_QUICK"):
-        profile = replace(profile, num_prompts=8, repeats=1, rates=profile.rates[-1:],
-                          load_seconds=4, concurrencies=(1, profile.concurrency))
+        profile = replace(profile, num_prompts=8, repeats=1, rates=profile.rates[:1],
+                          load_seconds=5, concurrencies=(1, profile.concurrency))
         print("LAB_QUICK: the smallest loads, and one repeat only. These are not results.")
     if profile.model.startswith("shape:"):
         print("Random weights: speed and memory are the real model's, the text means nothing.")
