@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 import pandas as pd
 
+from helpers import profile
 from helpers.errors import LabError
 from helpers.progress import Line
 
@@ -43,7 +44,9 @@ def evaluate_alone(folder, tasks, *, limit=None):
 
     No server is used; on a GPU none may hold the memory that this needs.
     """
-    return _evaluate("hf", {"pretrained": str(folder), "dtype": "bfloat16"}, tasks, limit)
+    device = "cuda" if profile.current().name == "gpu" else "cpu"
+    return _evaluate("hf", {"pretrained": str(folder), "dtype": "bfloat16", "device": device},
+                     tasks, limit)
 
 
 def hub_answers():
