@@ -10,6 +10,7 @@ from and for its recipe: the same again, on any machine, is the same folder.
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from helpers import checkpoint, machine, models, profile, supervisor
+from helpers import server as servers
 from helpers.engine import LOGS
 from helpers.errors import LabError
 from helpers.make import install
@@ -147,3 +149,32 @@ def _last(log):
     """The lines of a log, of which progress bars have many, the empty ones left out."""
     text = log.read_text(errors="replace").replace("\r", "\n")
     return [each for each in text.splitlines() if each.strip()] or [""]
+
+
+def kernel(server):
+    """What its log says of the kernel that computes the compressed matrices; '' if nothing."""
+    found = re.search(r"(?:Selected|Using) (\w+) for (?:Compressed|Fp8|FP8)\w+", server.log())
+    return found[1] if found else ""
+
+
+def loaded_bytes(server, *, pool_bytes):
+    """Bytes that the engine holds without its cache pool.
+
+    On a GPU what its log says that loading the model took; else all that its processes hold
+    (machine.engine_memory), less the pool: libraries and working memory are in it.
+    """
+    said = re.search(r"Model loading took ([\d.]+) GiB", server.log())
+    return float(said[1]) * 2**30 if said else machine.engine_memory(server) - pool_bytes
+
+
+def online(model, **flags):
+    """{arm: Server}: 'FP8 online' is `model` with --quantization fp8, which rounds as it loads.
+
+    Beside it a baseline 'BF16' of the same model, where a GPU is used: elsewhere no build of vLLM
+    has the FP8 kernels, and the engine ends as it starts. flags: vLLM's own, of both.
+    """
+    folder, arms = models.prepare(model), {"FP8 online": {"quantization": "fp8"}}
+    if profile.current().name == "gpu":
+        arms["BF16"] = {}
+    return {arm: servers.serve(folder, name=f"{arm}, {model}", **flags, **more)
+            for arm, more in arms.items()}

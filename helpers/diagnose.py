@@ -33,6 +33,9 @@ ADVICE = [
     (r"FP8 KV cache on CPU requires|fp8e4nv not supported",
      "This processor cannot keep a KV cache at 8 bits.",
      "Leave kv_cache_dtype out, or take a machine with AVX-512, or a GPU from Ada on."),
+    (r"scaled_fp8_quant\(\) expected at most 0",
+     "This build of vLLM declares the operation that rounds to FP8, but does not have it.",
+     "Serve an FP8 or INT8 checkpoint, or go to a machine whose vLLM has it: a GPU's."),
     (r"No space left on device", "The disk is full.", "Free some space."),
     (r"ModuleNotFoundError|ImportError|PackageNotFoundError",
      "The environment is not complete.", "Run `make clean setup`."),
@@ -68,7 +71,7 @@ def reason(log):
         line = re.sub(r"^\(\w+ pid=\d+\)\s*", "", line)
         line = re.sub(r"^(ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^]]*\]\s*", "", line)
         match = re.match(r"(?:[\w.]*(?:Error|Exception): |[\w .]+: error: )(.+)", line)
-        if match and "See root cause" not in line and "EngineDeadError" not in line:
+        if match and not re.search("See (root cause|stack trace)|EngineDeadError", line):
             found = re.sub(r"^Worker failed with error '(.*?)'?(, please.*)?$", r"\1", match[1])
     return found
 

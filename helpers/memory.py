@@ -14,7 +14,8 @@ import numpy as np
 
 from helpers.architecture import cache_layers, count, layer_parameters
 from helpers.errors import LabError
-from helpers.weights import checkpoint_bytes as checkpoint_bytes  # both belong to this arithmetic
+from helpers.weights import checkpoint_bytes as checkpoint_bytes  # they belong to this arithmetic
+from helpers.weights import checkpoint_parts as checkpoint_parts
 from helpers.weights import parameters as parameters
 
 SCALARS = "Give plain numbers: counts that are not negative; bits, bytes and batches above 0."

@@ -27,24 +27,32 @@ def parameters(config):
 def checkpoint_bytes(config, *, scheme, group=None):
     """Bytes of the tensors in a checkpoint compressed by `scheme`: BF16, FP8, INT8 or 4-bit.
 
-    16 bits for what is not the matrix of a layer (embedding, output projection, norms, biases).
-    A matrix of r rows and c columns: r * c * bits / 8, and its scales at 2 bytes: one a row for 8
-    bits, one for each `group` columns of a row for 4 bits, where 16 bytes note its shape. Formats:
+    The sum of its `checkpoint_parts`, which see. Raises LabError.
+    """
+    return sum(checkpoint_parts(config, scheme=scheme, group=group).values())
+
+
+def checkpoint_parts(config, *, scheme, group=None):
+    """{part: bytes} of such a checkpoint: matrices of the layers, scales, kept at 16 bits.
+
+    A matrix of r rows and c columns has r * c * bits / 8 bytes, and scales at 2 bytes: one a row
+    for 8 bits; for 4 bits one for each `group` columns of a row, and 16 bytes that note its shape.
+    Kept is what is not the matrix of a layer: embedding, output projection, norms, biases. Formats:
     compressed-tensors, float-quantized, int-quantized and pack-quantized.
     group: columns that share a scale; None takes `group_size`. Raises LabError.
     """
     if scheme not in BITS:
         raise LabError(f"There is no scheme {scheme!r}.", fix=f"Use one of {list(BITS)}.")
     shapes, layers = matrices(config), count(config, "num_hidden_layers")
-    kept = parameters(config) - layers * sum(rows * columns for rows, columns in shapes)
+    weights = layers * sum(rows * columns for rows, columns in shapes)
+    scales = {"FP8": layers * sum(rows for rows, _ in shapes) * SCALE_BYTES}
+    scales["INT8"] = scales["FP8"]
     if scheme == "4-bit":
-        group = group or group_size(config)
-    size = 0
-    for rows, columns in shapes:
-        scales = {"BF16": 0, "4-bit": rows * columns // (group or 1)}.get(scheme, rows)
-        size += rows * columns * BITS[scheme] // 8 + scales * SCALE_BYTES
-        size += SHAPE_BYTES if scheme == "4-bit" else 0
-    return 2 * kept + layers * size
+        scales[scheme] = weights // (group or group_size(config)) * SCALE_BYTES
+        scales[scheme] += layers * len(shapes) * SHAPE_BYTES
+    return {"matrices of the layers": weights * BITS[scheme] // 8,
+            "scales": scales.get(scheme, 0),
+            "kept at 16 bits": 2 * (parameters(config) - weights)}
 
 
 def group_size(config):

@@ -166,3 +166,34 @@ def test_the_pair_that_suits_the_machine(model, monkeypatch, name, fp8, random, 
     assert {arm: flags for arm, (_, flags) in found.items()} == expected
     small = next(arm for arm in found if arm != "BF16")
     assert found[small][0] == (model if random else model / small)
+
+
+@pytest.mark.parametrize("line, name", [
+    ("INFO [__init__.py:794] Selected CPUInt8ScaledMMLinearKernel for CompressedTensorsW8A8Int8",
+     "CPUInt8ScaledMMLinearKernel"),
+    ("INFO [x.py:132] Using CPUWNA16LinearKernel for CompressedTensorsWNA16",
+     "CPUWNA16LinearKernel"),
+    ("INFO Selected PerTensorTorchFP8ScaledMMLinearKernel for Fp8PerTensorOnlineLinearMethod",
+     "PerTensorTorchFP8ScaledMMLinearKernel"),
+    ("INFO Using max model len 2048 for m", ""),
+])
+def test_the_kernel_in_a_log(line, name):
+    assert compress.kernel(SimpleNamespace(log=lambda: f"one\n{line}\nthree")) == name
+
+
+def test_what_an_engine_holds(monkeypatch):
+    said = SimpleNamespace(log=lambda: "Model loading took 0.25 GiB memory and 1.2 seconds")
+    assert compress.loaded_bytes(said, pool_bytes=100) == 2**28
+    monkeypatch.setattr(compress.machine, "engine_memory", lambda _: 1000)
+    silent = SimpleNamespace(log=lambda: "")
+    assert compress.loaded_bytes(silent, pool_bytes=100) == 900
+
+
+@pytest.mark.parametrize("kind, arms", [("cpu", ["FP8 online"]), ("gpu", ["FP8 online", "BF16"])])
+def test_fp8_online_has_a_baseline_on_a_gpu(model, monkeypatch, kind, arms):
+    served = []
+    monkeypatch.setattr(compress.servers, "serve", lambda folder, **how: served.append(how))
+    monkeypatch.setattr(compress.profile, "current", lambda: SimpleNamespace(name=kind))
+    assert list(compress.online(model, max_model_len=9)) == arms
+    assert served[0]["quantization"] == "fp8" and served[0]["max_model_len"] == 9
+    assert all("quantization" not in how for how in served[1:])

@@ -477,6 +477,15 @@ def test_the_reason_is_found_in_a_log(standin, log, said, cause, fix):
     assert len(error.log.splitlines()) <= diagnose.LINES_SHOWN
 
 
+def test_a_worker_without_an_operation():
+    log = ("(Worker pid=1) RuntimeError: _C::static_scaled_fp8_quant() expected at most 0 "
+           "argument(s)\n(EngineCore pid=2) Exception: WorkerProc initialization failed due to an "
+           "exception in a background process. See stack trace for root cause.\n")
+    error = diagnose.failed_start(log, 1)
+    assert "It said: _C::static_scaled_fp8_quant()" in error.what
+    assert_helpful(error, "exit status 1", "does not have it", "a GPU's", "fp8_quant")
+
+
 def test_a_log_without_a_reason():
     error = diagnose.failed_start("INFO one\nINFO two\n", 1)
     assert_helpful(error, "exit status 1", "Not one that the course knows", "log lines", "INFO two")

@@ -12,6 +12,7 @@ from helpers.plots.batching import (
     scheduler,
     stalls,
 )
+from helpers.plots.compression import checkpoints, speed_ratios
 from helpers.plots.deciding import cost, ratios
 from helpers.plots.measuring import (
     arms,
@@ -28,8 +29,8 @@ from helpers.plots.paging import block_table, forgotten, itl_by_arm, saved
 from helpers.plots.quality import by_examples, differences
 from helpers.plots.slo import goodput, knee, schedule, tools
 
-__all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context",
-           "by_examples", "cache_growth", "clients", "cost", "counts", "differences", "fits",
+__all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context", "by_examples",
+           "cache_growth", "checkpoints", "clients", "cost", "counts", "differences", "fits",
            "forgotten", "goodput", "held_out", "in_order", "itl_by_arm", "knee", "label",
            "latency", "queue", "ratios", "roofline", "saved", "schedule", "scheduler", "sizing",
-           "stalls", "throughput", "timeline", "tools"]
+           "speed_ratios", "stalls", "throughput", "timeline", "tools"]

@@ -1,0 +1,88 @@
+"""The matrix products of a decode step in several number formats, with no engine around them.
+
+    python -m helpers.bare_formats '{"shapes": [[1536, 576]], ...}'    # prints {format: s}
+
+A process of its own, so that the threads and the GPU memory it takes end with it.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+
+from helpers import profile
+from helpers.architecture import count, matrices
+from helpers.errors import LabError
+
+COPIES = 4  # of a layer, so that a cache does not hold all of it
+REPEATS = 5
+
+
+def products_s(config, *, batch):
+    """{format: seconds} of the products of all layers of a decode step, the best of several.
+
+    Formats: 'BF16', 'INT8' (torch._int_mm), 'FP8' (torch._scaled_mm), and 'FP8 to BF16', which
+    only converts the weights. NaN where torch has no such product on this device, or not for this
+    batch: cuBLAS takes 17 rows or more at 8 bits. Scales, rounding of activations and the output
+    projection are left out. In the engine's environment (its OpenMP). Raises LabError.
+    """
+    device = "cuda" if profile.current().name == "gpu" else "cpu"
+    work = {"shapes": matrices(config), "batch": batch, "device": device}
+    done = subprocess.run([sys.executable, "-m", "helpers.bare_formats", json.dumps(work)],
+                          capture_output=True, text=True,
+                          env=os.environ | profile.current().engine_env)
+    if done.returncode:
+        raise LabError("The matrix products could not be timed.",
+                       cause="Most often too little memory is left beside the engines.",
+                       fix="Stop an engine that you no longer need, and run the cell again.",
+                       log=done.stderr[-1500:])
+    layers = count(config, "num_hidden_layers")
+    return {name: layers * s for name, s in json.loads(done.stdout).items()}
+
+
+def measure(*, shapes, batch, device):
+    """{format: seconds for one layer}, in the process of the caller; needs torch."""
+    import torch
+
+    torch.set_grad_enabled(False)
+    one = torch.ones(1, device=device)
+
+    def matrix(rows, columns):
+        return torch.randn(rows, columns, device=device)
+
+    def fp8(x, weight):
+        return torch._scaled_mm(x, weight.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+    products = {
+        "BF16": (torch.bfloat16, lambda x, weight: x @ weight.t()),
+        "INT8": (torch.int8, lambda x, weight: torch._int_mm(x, weight.t())),
+        "FP8": (torch.float8_e4m3fn, fp8),
+        "FP8 to BF16": (torch.float8_e4m3fn, lambda _, weight: weight.to(torch.bfloat16)),
+    }
+    found = {}
+    for name, (dtype, product) in products.items():
+        pairs = [(matrix(batch, columns).to(dtype), matrix(rows, columns).to(dtype))
+                 for _ in range(COPIES) for rows, columns in shapes]
+        found[name] = _best(lambda pairs=pairs, product=product: [product(*p) for p in pairs],
+                            torch.cuda.synchronize if device == "cuda" else lambda: None)
+    return found
+
+
+def _best(run, wait):
+    best = math.nan
+    try:
+        for _ in range(REPEATS):
+            wait()
+            started = time.perf_counter()
+            run()
+            wait()
+            best = min(time.perf_counter() - started, best)  # this order: nan goes
+    except RuntimeError:  # torch has no such product here
+        return math.nan
+    return best / COPIES
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(**json.loads(sys.argv[1]))))
