@@ -14,7 +14,7 @@ import psutil
 
 from helpers import bench_clients, load, models, profile, reference, server
 from helpers.bench_owner import ENV
-from helpers.make import bench_batching, run
+from helpers.make import bench_batching, bench_compress, run
 from helpers.make.bench import RESULTS, Figure
 from helpers.make.leftovers import Watch
 from helpers.tool_files import read_vllm_bench
@@ -208,4 +208,4 @@ def order():
 
 SECTIONS = {"setup": setup_again, "engine": engine, "points": points, "clients": clients,
             "settings": bench_batching.settings, "steps": bench_batching.step_model,
-            "order": order}
+            "compress": bench_compress.compression, "order": order}
