@@ -143,7 +143,7 @@ def facts(servers, **more):
         flags = ", ".join(f"{name}={value}" for name, value in about["flags"].items()
                           if name != "served_model_name")
         found[server.name] = f"checkpoint {about['revision'] or hashes}; {flags}"
-    return found | {name: str(text) for name, text in more.items()}
+    return found | {name.replace("_", " "): str(text) for name, text in more.items()}
 
 
 def losses(experiment="08_nll", *, baseline="BF16"):

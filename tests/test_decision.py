@@ -81,7 +81,8 @@ def test_one_repeat_has_no_interval_and_says_so(capsys):
 
 
 def test_facts_name_machine_software_and_more():
-    found = decision.facts([], load="128 tokens in")
+    found = decision.facts([], load="128 tokens in", warm_up="8 requests")
+    assert found["warm up"] == "8 requests"
     assert found["load"] == "128 tokens in" and "vllm" in found["software"] and found["machine"]
 
 
