@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from helpers import profile
+from helpers import bare_step, profile
 from helpers.architecture import count, matrices
 from helpers.errors import LabError
 
@@ -26,7 +26,8 @@ def products_s(config, *, batch):
     Formats: 'BF16', 'INT8' (torch._int_mm), 'FP8' (torch._scaled_mm), and 'FP8 to BF16', which
     only converts the weights. NaN where torch has no such product on this device, or not for this
     batch: cuBLAS takes 17 rows or more at 8 bits. Scales, rounding of activations and the output
-    projection are left out. In the engine's environment (its OpenMP). Raises LabError.
+    projection are left out; on a GPU it is one CUDA graph. In the engine's environment (its
+    OpenMP). Raises LabError.
     """
     device = "cuda" if profile.current().name == "gpu" else "cpu"
     work = {"shapes": matrices(config), "batch": batch, "device": device}
@@ -66,22 +67,28 @@ def measure(*, shapes, batch, device):
         pairs = [(matrix(batch, columns).to(dtype), matrix(rows, columns).to(dtype))
                  for _ in range(COPIES) for rows, columns in shapes]
         found[name] = _best(lambda pairs=pairs, product=product: [product(*p) for p in pairs],
-                            torch.cuda.synchronize if device == "cuda" else lambda: None)
+                            torch if device == "cuda" else None)
     return found
 
 
-def _best(run, wait):
-    best = math.nan
+def _best(run, torch=None):
+    """Seconds of the fastest of several runs, for one layer; NaN where it cannot run.
+
+    torch: the module, where the work is done on a GPU.
+    """
+    times = []
     try:
+        if torch:
+            run = bare_step.graph(torch, run)
         for _ in range(REPEATS):
-            wait()
             started = time.perf_counter()
             run()
-            wait()
-            best = min(time.perf_counter() - started, best)  # this order: nan goes
+            if torch:
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - started)
     except RuntimeError:  # torch has no such product here
         return math.nan
-    return best / COPIES
+    return min(times) / COPIES
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def test_a_product_that_there_is_not_is_nan():
     def missing():
         raise RuntimeError("not implemented")
 
-    assert math.isnan(bare_formats._best(missing, lambda: None))
+    assert math.isnan(bare_formats._best(missing))
 
 
 def test_a_model_whose_matrices_are_not_known_is_refused():
