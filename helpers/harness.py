@@ -5,9 +5,11 @@ from the hub. What comes back is one row an example, so that two models can be c
 pair; lm-eval's own table of scores is in attrs["scores"], its shell command in attrs["command"].
 """
 
+import contextlib
+import io
 import logging
 import shlex
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import httpx
@@ -70,10 +72,14 @@ def _evaluate(model, model_args, tasks, limit):
         raise LabError(f"The examples of {', '.join(foreign)} could not be had.",
                        cause="They come from the hub.",
                        fix="The course's own tasks, course_passages and course_prose, need none.")
-    line = Line(f"lm-eval: {', '.join(tasks)}")
+    line, bars = Line(f"lm-eval: {', '.join(tasks)}"), io.StringIO()
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    with ThreadPoolExecutor(1) as own:  # it runs a loop, and a notebook's thread has one already
-        found = own.submit(_run, model, model_args, tasks, limit, bool(foreign)).result()
+    # in a thread, since it runs a loop, and a notebook's thread has one already
+    with ThreadPoolExecutor(1) as own, contextlib.redirect_stderr(bars):
+        running = own.submit(_run, model, model_args, tasks, limit, bool(foreign))
+        while not wait([running], timeout=0.5).done:
+            line.update(f"lm-eval, {line.elapsed_s:.0f} s: {_last(bars)}")
+    found = running.result()
     rows = [_row(task, sample) for task in tasks for sample in found["samples"][task]]
     frame = pd.DataFrame(rows)
     frame.attrs["scores"] = _scores(found["results"])
@@ -89,6 +95,11 @@ def _run(model, model_args, tasks, limit, defaults):
     manager = TaskManager(include_path=str(TASKS), include_defaults=defaults)
     return lm_eval.simple_evaluate(model, model_args=model_args, tasks=tasks, limit=limit,
                                    task_manager=manager, bootstrap_iters=1000)
+
+
+def _last(bars):
+    """The last line of its progress bars, of which there are many, one over the other."""
+    return bars.getvalue()[-400:].replace("\r", "\n").strip().split("\n")[-1][:80]
 
 
 def _row(task, sample):

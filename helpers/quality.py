@@ -48,18 +48,19 @@ def token_nll(server, texts, *, concurrency=4):
     texts: {name: text} or a list, each shorter than the engine's max_model_len. Raises LabError.
     """
     named = texts if isinstance(texts, dict) else dict(enumerate(texts))
+    url = f"{server.url}/v1/completions"  # waits until the engine is ready
     with ThreadPoolExecutor(concurrency) as pool:
-        scored = pool.map(lambda text: _prompt_logprobs(server, text), named.values())
+        scored = pool.map(lambda text: _prompt_logprobs(url, server.model, text), named.values())
         rows = [{"text": name, "place": place, **token}
                 for name, tokens in zip(named, scored, strict=True)
                 for place, token in tokens]
     return pd.DataFrame(rows, columns=["text", "place", "token", "nll"])
 
 
-def _prompt_logprobs(server, text):
-    body = {"model": server.model, "prompt": text, "max_tokens": 1, "temperature": 0,
+def _prompt_logprobs(url, model, text):
+    body = {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0,
             "prompt_logprobs": 0}
-    answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=600, trust_env=False)
+    answer = httpx.post(url, json=body, timeout=600, trust_env=False)
     if answer.status_code != 200:
         raise LabError(f"The engine would not score a text of {len(text.split())} words: "
                        f"{answer.text[:300]}", fix="A text must be shorter than max_model_len.")
