@@ -147,7 +147,7 @@ def facts(servers, **more):
 
 
 def losses(experiment="08_nll", *, baseline="BF16"):
-    """What each arm of lesson 08 loses to the baseline, in nats a token, paired token by token.
+    """What each arm of lesson 08 loses to the baseline, in nats a token, paired by stretch of text.
 
     One row an arm: difference, low, high, detectable (`quality.paired`) and pairs. Of your latest
     run, or of the latest that ships; attrs["from"] says which. Where there is neither it says so,

@@ -86,7 +86,7 @@ def test_facts_name_machine_software_and_more():
     assert found["load"] == "128 tokens in" and "vllm" in found["software"] and found["machine"]
 
 
-def test_losses_are_paired_token_by_token(monkeypatch, tmp_path):
+def test_losses_are_paired_by_place(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(results, "RECORDED", tmp_path / "recorded")
     assert decision.losses().empty and decision.scores().empty
