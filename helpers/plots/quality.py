@@ -6,20 +6,20 @@ from helpers.plots.base import COLOURS, axes
 def differences(found, *, ax=None, xlabel="NLL minus BF16's (nats a token)"):
     """One row an arm: the mean difference as a dot, its interval as a line.
 
-    found: {arm: quality.Difference}. The grey band reaches as far as the smallest effect that the
-    first of them could have shown.
+    found: {arm, or arm and machine on two lines: quality.Difference}. The grey band reaches as
+    far as the smallest effect that the first of them could have shown.
     """
     ax = axes(ax)
     reach = next(iter(found.values())).detectable
     ax.axvspan(-reach, reach, color="#dddddd", lw=0, zorder=0)
     ax.axvline(0, color="black", lw=0.8)
     for at, (arm, each) in enumerate(found.items()):
-        colour = COLOURS.get(arm, f"C{at}")
+        colour = COLOURS.get(arm.split("\n")[0], f"C{at}")
         ax.plot([each.low, each.high], [at, at], color=colour, lw=3, solid_capstyle="butt")
         ax.plot(each.mean, at, "o", color=colour, ms=7)
         ax.annotate(f"{each.mean:+.3f}", (each.high, at), xytext=(6, 0), va="center",
                     textcoords="offset points", fontsize=8)
-    ax.set_yticks(range(len(found)), found)
+    ax.set_yticks(range(len(found)), found, fontsize=8)
     ax.set(xlabel=xlabel, ylim=(len(found) - 0.5, -0.5))
     ax.margins(x=0.12)
     return ax
