@@ -154,7 +154,7 @@ def disagreements(a, b, *, names=("a", "b")):
     """
     if list(a.task) != list(b.task) or list(a.example) != list(b.example):
         raise ValueError("a and b did not answer the same examples")
-    rows = [{"name": x.name, "question": x.question, "right": x.choices[x.answer],
+    rows = [{"name": x["name"], "question": x.question, "right": x.choices[x.answer],
              names[0]: x.choices[x.picked], names[1]: x.choices[y.picked]}
             for (_, x), (_, y) in zip(a.iterrows(), b.iterrows(), strict=True)
             if x.picked != y.picked]

@@ -70,7 +70,7 @@ def choices(*picked):
 
 def test_disagreements():
     found = quality.disagreements(choices(0, 1, 2), choices(0, 2, 2), names=("BF16", "INT8"))
-    assert found[["right", "BF16", "INT8"]].values.tolist() == [["r", "q", "r"]]
+    assert found[["name", "right", "BF16", "INT8"]].values.tolist() == [["x", "r", "q", "r"]]
     assert list(quality.disagreements(choices(1), choices(1)).columns)[-1] == "b"
     with pytest.raises(ValueError, match="same examples"):
         quality.disagreements(choices(0, 1), choices(0))

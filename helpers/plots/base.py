@@ -20,7 +20,7 @@ COLOURS = {
     "same seed": "#D55E00", "fresh seed": "#0072B2",
     "cold": "#0072B2", "warm": "#D55E00", "shared block": "#009E73", "own block": "#56B4E9",
     "BF16": "#0072B2", "BF16 again": "#56B4E9", "INT8": "#009E73", "FP8": "#E69F00",
-    "FP8 online": "#CC79A7", "4-bit": "#D55E00", "FP8 cache": "#882255",
+    "FP8 online": "#CC79A7", "4-bit": "#D55E00", "no difference": "#999999", "FP8 cache": "#882255",
     "four times the capacity": "#0072B2", "half": "#E69F00", "closed loop": "#009E73",
 }
 
