@@ -109,11 +109,12 @@ def _row(task, sample):
         return row | {"loglik": loglik, "words": words}
     choices = [ending.strip() for _, ending in sample["arguments"]]
     logliks = [loglik for loglik, _ in sample["filtered_resps"]]
+    answer = int(sample["target"])
     picked = int(np.argmax([loglik / len(choice)
                             for loglik, choice in zip(logliks, choices, strict=True)]))
     return row | {"question": sample["doc"].get("question", ""), "choices": choices,
-                  "answer": sample["target"], "logliks": logliks, "picked": picked,
-                  "right": picked == sample["target"]}
+                  "answer": answer, "logliks": logliks, "picked": picked,
+                  "right": picked == answer}
 
 
 def _scores(results):
