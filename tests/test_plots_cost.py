@@ -37,7 +37,7 @@ def test_each_figure_has_units_and_takes_axes(draw, data, unit):
 
 
 def test_an_arm_with_nothing_acceptable_is_named_so():
-    assert "none" in [text.get_text() for text in plots.cost(COSTS).texts]
+    assert "none in time" in [text.get_text() for text in plots.cost(COSTS).texts]
     nothing = COSTS.assign(cost=math.inf, low=0, high=math.inf, predicted=math.inf)
     plots.cost(nothing).figure.canvas.draw()
 

@@ -24,11 +24,12 @@ def cost(costs, *, ax=None):
                     capsize=3, lw=1, color=colour, label=arm)
         ax.plot(rows.load, rows.predicted, "--", lw=1, color=colour)
         for load in rows.load[~np.isfinite(rows.cost)]:
-            ax.annotate("none", (load * shift, 1), xycoords=("data", "axes fraction"),
+            ax.annotate("none in time", (load * shift, 1), xycoords=("data", "axes fraction"),
                         xytext=(0, -22 - 12 * at), textcoords="offset points", color=colour,
                         fontsize=8, ha="center")
     ax.set(xlabel="offered load, as a share of the baseline's capacity", yscale="log",
-           ylabel="cost of 1,000 acceptable\nrequests (logarithmic)")
+           ylabel="cost of 1,000 acceptable\nrequests (logarithmic)",
+           xlim=(0, 1.1 * costs.load.max()))
     bottom = costs[["cost", "low", "predicted"]].replace([0, np.inf], np.nan).min().min()
     ax.set_ylim((bottom if bottom == bottom else 1) / 1.5, top)
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -61,6 +62,6 @@ def ratios(rows, *, margin=0.05, ax=None):
     ax.axvspan(1 - margin, 1 + margin, color="black", alpha=0.1, lw=0)
     ax.axvline(1, color="black", lw=1)
     ax.set_yticks(places, rows.label, fontsize=8)
-    ax.set(xlim=(0, edge * 1.03), ylim=(places[-1] + 0.6, places[0] - 0.6 - (sum(new) > 1)),
+    ax.set(xlim=(-0.02 * edge, edge * 1.03), ylim=(places[-1] + 0.6, places[0] - 0.6 - (sum(new) > 1)),
            xlabel="cost of an acceptable request, one over the other (ratio)")
     return ax
