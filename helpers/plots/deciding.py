@@ -19,12 +19,12 @@ def cost(costs, *, ax=None):
         rows, colour = rows.sort_values("load"), COLOURS.get(arm, f"C{at}")
         there = rows[np.isfinite(rows.cost)]
         ends = np.abs(there[["low", "high"]].T.to_numpy() - there.cost.to_numpy())
-        shift = 1 + 0.012 * (at - 0.5)  # side by side
-        ax.errorbar(there.load * shift, there.cost, np.nan_to_num(ends, posinf=top), fmt="o", ms=5,
+        shift = 0.015 * (at - 0.5) * costs.load.max()  # side by side
+        ax.errorbar(there.load + shift, there.cost, np.nan_to_num(ends, posinf=top), fmt="o", ms=5,
                     capsize=3, lw=1, color=colour, label=arm)
         ax.plot(rows.load, rows.predicted, "--", lw=1, color=colour)
         for load in rows.load[~np.isfinite(rows.cost)]:
-            ax.annotate("none in time", (load * shift, 1), xycoords=("data", "axes fraction"),
+            ax.annotate("none in time", (load + shift, 1), xycoords=("data", "axes fraction"),
                         xytext=(0, -22 - 12 * at), textcoords="offset points", color=colour,
                         fontsize=8, ha="center")
     ax.set(xlabel="offered load, as a share of the baseline's capacity", yscale="log",
@@ -62,6 +62,7 @@ def ratios(rows, *, margin=0.05, ax=None):
     ax.axvspan(1 - margin, 1 + margin, color="black", alpha=0.1, lw=0)
     ax.axvline(1, color="black", lw=1)
     ax.set_yticks(places, rows.label, fontsize=8)
-    ax.set(xlim=(-0.02 * edge, edge * 1.03), ylim=(places[-1] + 0.6, places[0] - 0.6 - (sum(new) > 1)),
+    ax.set(xlim=(-0.02 * edge, edge * 1.03),
+           ylim=(places[-1] + 0.6, places[0] - 0.6 - (sum(new) > 1)),
            xlabel="cost of an acceptable request, one over the other (ratio)")
     return ax
