@@ -67,7 +67,7 @@ CPU = Profile(
     concurrencies=(1, 2, 4, 8, 16),
     num_prompts=16,
     warmups=8,
-    rates=(2, 10),
+    rates=(2, 20),
     load_seconds=20,
 )
 

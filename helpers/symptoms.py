@@ -13,6 +13,7 @@ from helpers import metrics
 
 UP, SAME, DOWN, ANY = "up", "same", "down", ""
 SIGNS = ["p95 TTFT", "ITL", "waiting queue", "prefill time"]
+CLOCK_S = 0.001  # what grew by less is no cause of anything
 # name, the four signs, what to look at first
 TABLE = [
     ("queue", (UP, SAME, UP, SAME),
@@ -52,8 +53,8 @@ class Diagnosis:
 
 def table():
     """TABLE as a DataFrame to show; an empty sign may be anything."""
-    return pd.DataFrame([{**dict(zip(SIGNS, signs, strict=True)), "look first at": look_at}
-                         for _, signs, look_at in TABLE])
+    return pd.DataFrame([{"row": name, **dict(zip(SIGNS, signs, strict=True)),
+                          "look first at": look_at} for name, signs, look_at in TABLE])
 
 
 def compare(before, after, *, seen=1.25):
@@ -130,4 +131,5 @@ def _part(name, before, after, seen):
         return "?"
     growth = after["mean_ttft_s"] - before["mean_ttft_s"]
     grown = after[name] - before[name]
-    return UP if grown > max(0.25 * growth, (seen - 1) * before[name]) else SAME
+    least = max(0.25 * abs(growth), (seen - 1) * before[name], CLOCK_S)
+    return UP if grown > least else SAME

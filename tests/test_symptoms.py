@@ -137,5 +137,5 @@ def test_the_engines_clocks_are_means_of_the_requests_in_between():
 
 def test_the_table_to_show_has_a_row_for_each():
     shown = symptoms.table()
-    assert list(shown.columns) == [*symptoms.SIGNS, "look first at"]
+    assert list(shown.columns) == ["row", *symptoms.SIGNS, "look first at"]
     assert len(shown) == len(symptoms.TABLE) and isinstance(shown, pd.DataFrame)

@@ -1,6 +1,7 @@
 """Checks of notebooks/06_load_and_slo.ipynb; all but the first two judge the reader's own runs."""
 
 import math
+import numbers
 
 from helpers import check, metrics, symptoms
 
@@ -27,6 +28,8 @@ def goodput(per_s, run, slo):
     """per_s: good requests a second of this run; slo: its limits, ttft_s and tpot_s."""
     if check.unanswered(per_s):
         return
+    if not isinstance(per_s, numbers.Real):
+        raise check.WrongAnswer("the answer is one number, requests a second")
     good = metrics.meets(run, **slo).sum()
     if per_s == good and per_s != metrics.goodput(run, **slo):
         raise check.WrongAnswer(f"{good} requests are good; how many is that a second?")
@@ -41,9 +44,11 @@ def goodput(per_s, run, slo):
 
 def knee(rate, runs):
     """rate: up to which at least 95 percent are good; runs: rows of metrics.under, with rate."""
-    best = metrics.knee(runs)
     if check.unanswered(rate):
         return
+    best = metrics.knee(runs)
+    if not isinstance(rate, numbers.Real):
+        raise check.WrongAnswer("the answer is one number, a rate")
     if not math.isclose(rate, best, rel_tol=0.02, abs_tol=1e-9):
         raise check.WrongAnswer("the highest rate whose median good_share is 0.95 or more, as are "
                                 "those of all lower rates (0 if there is none)")
@@ -52,8 +57,10 @@ def knee(rate, runs):
 
 def look_first(name, diagnosis):
     """name: of the row of symptoms.TABLE that fits the signs of this Diagnosis."""
+    if check.unanswered(name):
+        return
     known = [row[0] for row in symptoms.TABLE]
-    if not check.unanswered(name) and name not in known:
+    if name not in known:
         raise check.WrongAnswer(f"one of {', '.join(known)}")
     signs = ", ".join(f"{sign} {moved}" for sign, moved in diagnosis.signs.items())
     check.choice(name, diagnosis.name, why=f"look at {diagnosis.look_at}",

@@ -1,6 +1,7 @@
 """What `make bench` measures of the compression lesson: checkpoints' bytes, and INT8's speed."""
 
 import random
+import time
 
 import pandas as pd
 
@@ -37,6 +38,7 @@ def _speed(engines, input_len):
     rows = []
     for turn in range(-1, ROUNDS):  # the first is a warm-up: new shapes are slow once
         for arm in list(engines)[:: -1 if turn % 2 else 1]:
+            time.sleep(1)  # on a CPU the other engine's threads spin for a moment
             prompts = [random.Random(f"{arm} {turn} {n} {input_len}").choices(
                 steps.TOKEN_IDS, k=input_len) for n in range(3 * IN_FLIGHT)]
             run = client.streams(engines[arm], prompts, concurrency=IN_FLIGHT,

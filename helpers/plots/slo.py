@@ -1,6 +1,5 @@
 """The figures of lesson 06: an open loop's schedule, the knee, goodput under an SLO."""
 
-import numpy as np
 import pandas as pd
 
 from helpers.plots.base import COLOURS, axes
@@ -49,7 +48,7 @@ def goodput(runs, *, intervals=None, ax=None):
     """Answered and good requests a second against the offered rate; invalid runs are hollow.
 
     runs: rows of metrics.under with rate, one a run; the lines join the medians of the repeats.
-    intervals: a DataFrame by rate with low and high, drawn as bars on the goodput.
+    intervals: a DataFrame by rate with low and high, drawn as bars.
     """
     ax = axes(ax, data=runs)
     top = runs.rate.max() * 1.05
@@ -62,10 +61,8 @@ def goodput(runs, *, intervals=None, ax=None):
             ax.plot(some.rate, some[column], "o", ms=4, color=colour, alpha=0.7,
                     mfc=colour if valid else "none")
     if intervals is not None:
-        middle = runs.groupby("rate").goodput_per_s.median()[intervals.index]
-        reach = np.clip([middle - intervals.low, intervals.high - middle], 0, None)
-        ax.errorbar(intervals.index, middle, yerr=reach, fmt="none", capsize=3,
-                    color=COLOURS["e2el"], label="95% interval")
+        ax.vlines(intervals.index, intervals.low, intervals.high, color=COLOURS["e2el"], lw=4,
+                  alpha=0.3, label="95% interval, one run")
     ax.set(xlabel="offered (requests a second)", ylabel="requests a second", xlim=(0, top),
            ylim=(0, None))
     ax.legend(frameon=False, fontsize=8)
