@@ -3,6 +3,8 @@
 What an acceptable request costs is `metrics.cost_per_acceptable_request`. Pure.
 """
 
+import math
+
 import pandas as pd
 
 from helpers import intervals, metrics
@@ -14,7 +16,8 @@ def compare(requests, baseline, *, ttft_s, tpot_s, level=0.95):
 
     The same price for both, so it cancels: the baseline's goodput over this one's, paired repeat
     by repeat (`intervals.ratio`): the same number in both was measured one after the other. Below
-    1 is cheaper. Raises LabError where the two do not have the same repeats.
+    1 is cheaper. (inf, inf, inf) where this one serves nobody in time and the baseline somebody,
+    over three repeats or more. Raises LabError where the two do not have the same repeats.
     """
     here, there = (
         {repeat: metrics.goodput(run, ttft_s=ttft_s, tpot_s=tpot_s)
@@ -22,6 +25,8 @@ def compare(requests, baseline, *, ttft_s, tpot_s, level=0.95):
     if list(here) != list(there):
         raise LabError("The two deployments do not have the same repeats.",
                        fix="Compare runs that were measured in turns, repeat by repeat.")
+    if len(here) >= 3 and not any(here.values()) and any(there.values()):
+        return math.inf, math.inf, math.inf
     return intervals.ratio(list(there.values()), list(here.values()), level=level)
 
 

@@ -10,7 +10,9 @@ lies where the claim says, contradicted if none of it does, and otherwise not de
 
 import html
 import math
+import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 import pandas as pd
 
@@ -150,19 +152,20 @@ def losses(experiment="08_nll", *, baseline="BF16"):
     """What each arm of lesson 08 loses to the baseline, in nats a token, paired by stretch of text.
 
     One row an arm: difference, low, high, detectable (`quality.paired`) and pairs. Of your latest
-    run, or of the latest that ships; attrs["from"] says which. Where there is neither it says so,
-    and the table is empty.
+    run, or of the latest that ships; attrs["from"] says which, and of which model. Where there is
+    neither it says so, and the table is empty.
     """
-    return _differences(experiment, "nll", ["text", "place"], baseline)
+    return _differences(experiment, "nll", ["text", "place"], baseline, quality.paired)
 
 
 def scores(experiment="08_choices", *, baseline="BF16"):
     """The share of passage questions that each arm gets right, less the baseline's, paired question
-    by question; a table as `losses` gives it."""
-    return _differences(experiment, "right", ["passage", "question"], baseline)
+    by question (`quality.paired_share`); a table as `losses` gives it."""
+    return _differences(experiment, "right", ["passage", "question"], baseline,
+                        quality.paired_share)
 
 
-def _differences(experiment, value, example, baseline):
+def _differences(experiment, value, example, baseline, compare):
     columns = ["difference", "low", "high", "detectable", "pairs"]
     try:
         rows = results.load(experiment)
@@ -170,14 +173,27 @@ def _differences(experiment, value, example, baseline):
         print(nothing)
         return pd.DataFrame(columns=columns, dtype=float)
     last = rows.sort_values(["source", "time"]).iloc[-1]  # 'yours' comes after 'recorded'
+    model = _model(rows.attrs["headers"][last.run], baseline)
     rows = rows[rows.run == last.run].astype({value: float})
     pairs = rows.pivot_table(value, example, "arm", sort=False).dropna()
-    found = {arm: quality.paired(pairs[arm], pairs[baseline])
+    found = {arm: compare(pairs[arm], pairs[baseline])
              for arm in pairs.columns.drop(baseline)}
     table = pd.DataFrame.from_dict({arm: [d.mean, d.low, d.high, d.detectable, d.pairs]
                                     for arm, d in found.items()}, orient="index", columns=columns)
-    table.attrs["from"] = f"{last.source}, {last.machine}"
+    table.attrs["from"] = ", ".join(filter(None, (last.source, last.machine, model)))
     return table
+
+
+def _model(header, baseline):
+    """The folder or hub id that the baseline's engine served, '' where the header has no engine."""
+    for engine in header.get("engines") or []:
+        served = re.search(r"vllm serve (\S+)", engine.get("command") or "")
+        if engine.get("name") == baseline and served:
+            folder = PurePosixPath(served[1].strip("'\""))
+            if folder.parent.name == "snapshots":  # the hub's cache: models--OWNER--NAME
+                return folder.parent.parent.name.removeprefix("models--").replace("--", "/")
+            return folder.name
+    return ""
 
 
 def interval(table, row):

@@ -142,10 +142,13 @@ def cost_per_acceptable_request(requests, *, price_per_hour, ttft_s, tpot_s, qua
     the first request sent to the last token of all, for which the machine is paid. Returns a
     Series: cost, low, high (`intervals.ratio` over repeats, at `level`: NaN for fewer than three),
     in the price's currency; acceptable, sent, seconds, repeats. Infinite where none was
-    acceptable. Raises ValueError for a price that is not positive, or for no requests.
+    acceptable. Raises ValueError for a price that is not positive, for no requests, or for
+    requests of more than one `load` or `rate`, where there is such a column.
     """
     if not 0 < price_per_hour < np.inf or not len(requests):
         raise ValueError("a cost needs a price above 0 and some requests")
+    if any(requests[name].nunique() > 1 for name in ("load", "rate") if name in requests):
+        raise ValueError("these requests were sent at several loads: each has a bill of its own")
     good = meets(requests, ttft_s=ttft_s, tpot_s=tpot_s) & bool(quality_ok)
     ends = requests.sent_s + requests.e2el_s.fillna(0)
     runs = pd.DataFrame({"good": good, "start": requests.sent_s, "end": ends})

@@ -67,6 +67,11 @@ def test_a_rule_that_is_right_or_not_written_yet(capsys):
     assert "✓" in capsys.readouterr().out
 
 
+def test_a_rule_that_returns_something_else():
+    with pytest.raises(check.WrongAnswer, match="return True or False, not 1"):
+        lesson08.states(lambda *_: 1)
+
+
 @pytest.mark.parametrize("rule", [denial_overlooked, any_group, inside_words, capitals_matter])
 def test_wrong_rules_are_told_by_a_sentence(rule):
     with pytest.raises(check.WrongAnswer, match="starts with one of its stems"):

@@ -97,6 +97,23 @@ def test_ratios_at_every_load_and_a_control():
     assert list(found.control) == [False, False, True]
 
 
+def test_a_side_that_serves_nobody_while_the_other_does():
+    some, none = run(3), run(3).assign(ttft_s=2.0)
+    assert cost.compare(none, some, **LIMITS) == (math.inf, math.inf, math.inf)
+    assert cost.compare(some, none, **LIMITS)[0] == 0
+    assert math.isnan(cost.compare(none[none.repeat == 0], some[some.repeat == 0], **LIMITS)[1])
+    assert cost.compare(none, none, **LIMITS) == (math.inf, 0, math.inf)  # nothing is known
+
+
+@pytest.mark.parametrize("column", ["load", "rate"])
+def test_a_bill_is_of_one_load(column):
+    rows = run(3)
+    metrics.cost_per_acceptable_request(rows.assign(**{column: 0.5}), quality_ok=True, **PRICE)
+    with pytest.raises(ValueError, match="several loads"):
+        metrics.cost_per_acceptable_request(rows.assign(**{column: rows.repeat}), quality_ok=True,
+                                            **PRICE)
+
+
 def test_in_time_agrees_with_a_queue_stepped_through():
     rate, capacity, wait_s = 10.0, 8.0, 1.0
     free, started = 0.0, []

@@ -111,5 +111,14 @@ def test_scores_are_paired_question_by_question(monkeypatch, tmp_path):
             for arm, good in (("BF16", 5), ("INT8", 4)) for passage in "abcd" for q in range(10)]
     results.record("08_choices", pd.DataFrame(rows), server=[])
     found = decision.scores().loc["INT8"]
-    assert found.difference == pytest.approx(-0.1) and found.low < -0.1 < found.high
+    assert found.difference == pytest.approx(-4 / 42) and found.low < -0.1 < found.high
     assert found.pairs == 40
+
+
+def test_the_model_is_named_where_an_engine_was():
+    def name(command):
+        return decision._model({"engines": [{"name": "4-bit", "command": "vllm serve ~/other"},
+                                            {"name": "BF16", "command": command}]}, "BF16")
+    assert name("X=1 \\\nvllm serve ~/.cache/smollm2-135m \\\n  --port 1") == "smollm2-135m"
+    assert name("vllm serve ~/hub/models--Qwen--Qwen3-0.6B/snapshots/a1") == "Qwen/Qwen3-0.6B"
+    assert name("") == decision._model({"engines": []}, "BF16") == decision._model({}, "BF16") == ""

@@ -50,6 +50,12 @@ def test_without_intervals_the_points_stand_alone():
     assert dots[3].get_xdata()[0] <= ax.get_xlim()[1]
 
 
+def test_an_interval_at_infinity_is_drawn_at_the_edge():
+    ax = plots.ratios(RATIOS.assign(low=math.inf, high=math.inf, value=math.inf))
+    assert all(max(line.get_xdata()) <= ax.get_xlim()[1] for line in ax.lines)
+    ax.figure.canvas.draw()
+
+
 def test_machines_are_named_where_there_are_several():
     both = pd.concat([RATIOS, RATIOS.assign(machine="recorded (gpu)")])
     texts = [text.get_text() for text in plots.ratios(both).texts]

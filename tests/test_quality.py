@@ -40,7 +40,8 @@ def test_the_same_twice_differs_by_nothing():
     assert (same.mean, same.low, same.high, same.detectable) == (0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("compare", [quality.paired, quality.flips])
+@pytest.mark.parametrize("compare", [quality.paired, quality.paired_share,
+                                     quality.flips])
 def test_other_examples_are_no_pairs(compare):
     with pytest.raises(ValueError, match="same examples"):
         compare([1, 0], [1, 0, 1])
@@ -53,6 +54,30 @@ def test_one_pair_is_too_few():
         quality.paired([1.0], [2.0])
 
 
+def test_a_share_that_did_not_change_keeps_an_interval():
+    same = quality.paired_share([True, False] * 30, [True, False] * 30)
+    assert same.mean == 0 and (same.low, same.high) == pytest.approx((-0.0316, 0.0316), abs=1e-4)
+    assert same.pairs == 60 and same.detectable == pytest.approx(0.0316 * 2.8 / 1.96, rel=0.01)
+
+
+def test_a_share_by_hand():
+    a = [True] * 9 + [False] * 3 + [True] * 48
+    b = [False] * 9 + [True] * 3 + [True] * 48
+    found = quality.paired_share(a, b)  # 9.5 and 3.5 of 62
+    error = np.sqrt(13 - 36 / 62) / 62
+    assert found.mean == pytest.approx(6 / 62)
+    assert found.high - found.mean == pytest.approx(1.96 * error, rel=1e-3)
+    with pytest.raises(ValueError, match="one pair"):
+        quality.paired_share([True], [True])
+
+
+def test_a_share_covers_the_truth_about_as_often_as_it_says():
+    dice = np.random.default_rng(3)
+    tries = [dice.choice(3, 60, p=[0.85, 0.1, 0.05]) for _ in range(1000)]  # same, a, b
+    found = [quality.paired_share(one == 1, one == 2) for one in tries]
+    assert 0.92 < np.mean([each.low <= 0.05 <= each.high for each in found]) < 0.99
+
+
 def test_flips():
     a = [True] * 7 + [False] * 1 + [True] * 20
     b = [False] * 7 + [True] * 1 + [True] * 20
@@ -60,6 +85,7 @@ def test_flips():
     assert (found.only_a, found.only_b) == (7, 1)
     assert found.p == pytest.approx(2 * (1 + 8) / 2**8)  # by hand: 0 or 1 of 8, and both sides
     assert quality.flips(a, a) == quality.Flips(0, 0, 1.0)
+    assert str(found) == "right only here 7, only in the other 1, p = 0.07"
 
 
 def choices(*picked):

@@ -22,10 +22,13 @@ def states(answer):
         got = answer(sentence, GROUPS)
         if number == 0 and check.unanswered(got):
             return
-        if bool(got) != expected:
-            raise check.WrongAnswer(f"{sentence!r} with {GROUPS}: {bool(got)}, not {expected}. "
-                                    "Each group needs a word that starts with one of its stems; a "
-                                    "sentence with 'not' or 'never' states nothing")
+        if not isinstance(got, bool):
+            raise check.WrongAnswer(f"{sentence!r}: return True or False, not {got!r}")
+        if got != expected:
+            raise check.WrongAnswer(f"{sentence!r} with {GROUPS}: {got}, not {expected}. Each "
+                                    "group needs a word that starts with one of its stems; a "
+                                    "sentence with 'not' or 'never' states nothing ('another' "
+                                    "contains 'not': compare whole words)")
     check.right(f"as the rule has it, in {len(SENTENCES)} sentences")
 
 

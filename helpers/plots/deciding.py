@@ -55,7 +55,7 @@ def ratios(rows, *, margin=0.05, ax=None):
         colour = COLOURS["card"] if row.control else COLOURS["throughput"]
         value, measured = min(row.value, edge), row.low == row.low
         if measured:
-            ax.plot([row.low, min(row.high, edge)], [place] * 2, color=colour, lw=2)
+            ax.plot([min(row.low, edge), min(row.high, edge)], [place] * 2, color=colour, lw=2)
         ax.plot(value, place, "o", ms=5, color=colour, mfc=colour if measured else "none")
         if first and sum(new) > 1:
             ax.text(0.01 * edge, place - 1, row.machine, fontsize=8, va="center", color="#666666")
