@@ -16,7 +16,7 @@ from helpers import bare_step, profile
 from helpers.architecture import count, matrices
 from helpers.errors import LabError
 
-COPIES = 4  # of a layer, so that a cache does not hold all of it
+WEIGHTS = 128_000_000  # at least so many, so that no cache holds them: as many copies of a layer
 REPEATS = 5
 
 
@@ -62,17 +62,18 @@ def measure(*, shapes, batch, device):
         "FP8": (torch.float8_e4m3fn, fp8),
         "FP8 to BF16": (torch.float8_e4m3fn, lambda _, weight: weight.to(torch.bfloat16)),
     }
+    copies = min(64, math.ceil(WEIGHTS / sum(rows * columns for rows, columns in shapes)))
     found = {}
     for name, (dtype, product) in products.items():
         pairs = [(matrix(batch, columns).to(dtype), matrix(rows, columns).to(dtype))
-                 for _ in range(COPIES) for rows, columns in shapes]
+                 for _ in range(copies) for rows, columns in shapes]
         found[name] = _best(lambda pairs=pairs, product=product: [product(*p) for p in pairs],
-                            torch if device == "cuda" else None)
+                            torch if device == "cuda" else None) / copies
     return found
 
 
 def _best(run, torch=None):
-    """Seconds of the fastest of several runs, for one layer; NaN where it cannot run.
+    """Seconds of the fastest of several runs; NaN where it cannot run.
 
     torch: the module, where the work is done on a GPU.
     """
@@ -88,7 +89,7 @@ def _best(run, torch=None):
             times.append(time.perf_counter() - started)
     except RuntimeError:  # torch has no such product here
         return math.nan
-    return min(times) / COPIES
+    return min(times)
 
 
 if __name__ == "__main__":
