@@ -148,31 +148,35 @@ def facts(servers, **more):
     return found | {name.replace("_", " "): str(text) for name, text in more.items()}
 
 
-def losses(experiment="08_nll", *, baseline="BF16"):
+def losses(arm, *, experiment="08_nll", baseline="BF16"):
     """What each arm of lesson 08 loses to the baseline, in nats a token, paired by stretch of text.
 
     One row an arm: difference, low, high, detectable (`quality.paired`) and pairs. Of your latest
-    run, or of the latest that ships; attrs["from"] says which, and of which model. Where there is
-    neither it says so, and the table is empty.
+    run that has `arm`, or of the latest that ships; attrs["from"] says which, and of which model.
+    Where there is neither it says so, and the table is empty.
     """
-    return _differences(experiment, "nll", ["text", "place"], baseline, quality.paired)
+    return _differences(experiment, "nll", ["text", "place"], arm, baseline, quality.paired)
 
 
-def scores(experiment="08_choices", *, baseline="BF16"):
+def scores(arm, *, experiment="08_choices", baseline="BF16"):
     """The share of passage questions that each arm gets right, less the baseline's, paired question
     by question (`quality.paired_share`); a table as `losses` gives it."""
-    return _differences(experiment, "right", ["passage", "question"], baseline,
+    return _differences(experiment, "right", ["passage", "question"], arm, baseline,
                         quality.paired_share)
 
 
-def _differences(experiment, value, example, baseline, compare):
+def _differences(experiment, value, example, arm, baseline, compare):
     columns = ["difference", "low", "high", "detectable", "pairs"]
     try:
         rows = results.load(experiment)
     except LabError as nothing:
         print(nothing)
         return pd.DataFrame(columns=columns, dtype=float)
-    last = rows.sort_values(["source", "time"]).iloc[-1]  # 'yours' comes after 'recorded'
+    with_arm = rows[rows.arm == arm].sort_values(["source", "time"])  # 'yours' comes last
+    if with_arm.empty:
+        print(f"No run of {experiment!r} has {arm!r}: run notebooks/08_quality.ipynb here.")
+        return pd.DataFrame(columns=columns, dtype=float)
+    last = with_arm.iloc[-1]
     model = _model(rows.attrs["headers"][last.run], baseline)
     rows = rows[rows.run == last.run].astype({value: float})
     pairs = rows.pivot_table(value, example, "arm", sort=False).dropna()

@@ -89,13 +89,14 @@ def test_facts_name_machine_software_and_more():
 def test_losses_are_paired_by_place(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(results, "RECORDED", tmp_path / "recorded")
-    assert decision.losses().empty and decision.scores().empty
+    assert decision.losses("INT8").empty and decision.scores("INT8").empty
     monkeypatch.delenv("LAB_QUICK", raising=False)
     rows = [{"arm": arm, "text": text, "place": place, "nll": place + more + 0.01 * (place % 2)}
             for arm, more in (("BF16", 0), ("INT8", 0.02), ("4-bit", 0.4))
             for text in ("ants", "tides") for place in range(50)]
     results.record("08_nll", pd.DataFrame(rows).sample(frac=1, random_state=1), server=[])
-    found = decision.losses()
+    assert decision.losses("another").empty
+    found = decision.losses("INT8")
     assert found.difference.to_dict() == pytest.approx({"INT8": 0.02, "4-bit": 0.4})
     assert set(found.pairs) == {100} and found.attrs["from"].startswith("yours, ")
     assert decision.verdict(decision.interval(found, "INT8"), below=0.05) == "supported"
@@ -110,7 +111,7 @@ def test_scores_are_paired_question_by_question(monkeypatch, tmp_path):
     rows = [{"arm": arm, "passage": passage, "question": q, "right": q < good, "picked": 1}
             for arm, good in (("BF16", 5), ("INT8", 4)) for passage in "abcd" for q in range(10)]
     results.record("08_choices", pd.DataFrame(rows), server=[])
-    found = decision.scores().loc["INT8"]
+    found = decision.scores("INT8").loc["INT8"]
     assert found.difference == pytest.approx(-4 / 42) and found.low < -0.1 < found.high
     assert found.pairs == 40
 
