@@ -102,7 +102,7 @@ def current():
     print(f"Profile {profile.name}, model {profile.model}: {profile.reason}")
     if os.environ.get("LAB_QUICK"):
         profile = replace(profile, num_prompts=8, repeats=1, rates=profile.rates[:1],
-                          load_seconds=5, concurrencies=(1, profile.concurrency))
+                          load_seconds=15, concurrencies=(1, profile.concurrency))
         print("LAB_QUICK: the smallest loads, and one repeat only. These are not results.")
     if profile.model.startswith("shape:"):
         print("Random weights: speed and memory are the real model's, the text means nothing.")
