@@ -7,14 +7,11 @@ A process of its own, so that the threads and the GPU memory it takes end with i
 
 import json
 import math
-import os
-import subprocess
 import sys
 import time
 
 from helpers import bare_step, profile
 from helpers.architecture import count, matrices
-from helpers.errors import LabError
 
 WEIGHTS = 128_000_000  # at least so many, so that no cache holds them: as many copies of a layer
 REPEATS = 5
@@ -31,16 +28,9 @@ def products_s(config, *, batch):
     """
     device = "cuda" if profile.current().name == "gpu" else "cpu"
     work = {"shapes": matrices(config), "batch": batch, "device": device}
-    done = subprocess.run([sys.executable, "-m", "helpers.bare_formats", json.dumps(work)],
-                          capture_output=True, text=True,
-                          env=os.environ | profile.current().engine_env)
-    if done.returncode:
-        raise LabError("The matrix products could not be timed.",
-                       cause="Most often too little memory is left beside the engines.",
-                       fix="Stop an engine that you no longer need, and run the cell again.",
-                       log=done.stderr[-1500:])
     layers = count(config, "num_hidden_layers")
-    return {name: layers * s for name, s in json.loads(done.stdout).items()}
+    found = bare_step.in_own_process("helpers.bare_formats", work)
+    return {name: layers * s for name, s in found.items()}
 
 
 def measure(*, shapes, batch, device):

@@ -32,7 +32,13 @@ def matrices_s(config, *, batches):
     work = {"layers": value(config, "num_hidden_layers"), "weights": layer_parameters(config),
             "hidden": value(config, "hidden_size"), "vocab": value(config, "vocab_size"),
             "batches": list(batches), "device": device}
-    done = subprocess.run([sys.executable, "-m", "helpers.bare_step", json.dumps(work)],
+    found = in_own_process("helpers.bare_step", work)
+    return {int(batch): seconds for batch, seconds in found.items()}
+
+
+def in_own_process(module, work):
+    """What `python -m MODULE WORK`, both JSON, prints; in the engine's environment."""
+    done = subprocess.run([sys.executable, "-m", module, json.dumps(work)],
                           capture_output=True, text=True,
                           env=os.environ | profile.current().engine_env)
     if done.returncode:
@@ -40,7 +46,7 @@ def matrices_s(config, *, batches):
                        cause="Most often too little memory is left beside the engines.",
                        fix="Stop an engine that you no longer need, and run the cell again.",
                        log=done.stderr[-1500:])
-    return {int(batch): seconds for batch, seconds in json.loads(done.stdout).items()}
+    return json.loads(done.stdout)
 
 
 def measure(*, layers, weights, hidden, vocab, batches, device):

@@ -79,9 +79,12 @@ class Record:
 
     def verdict_of(self, text):
         """The verdict of the claim with this text. Raises LabError if there is none."""
+        return self._claim(text).verdict
+
+    def _claim(self, text):
         for claim in self.claims:
             if claim.text == text:
-                return claim.verdict
+                return claim
         raise LabError(f"The form has no claim {text!r}.",
                        fix=f"It has: {'; '.join(claim.text for claim in self.claims) or 'none'}.")
 
@@ -93,10 +96,7 @@ class Record:
         """
         if not because:
             raise LabError(f"The decision {text!r} rests on nothing.", fix="Name its claims.")
-        weak = [claim for claim in self.claims for name in because
-                if claim.text == name and self.verdict_of(name) != "supported"]
-        for name in because:
-            self.verdict_of(name)
+        weak = [claim for claim in map(self._claim, because) if claim.verdict != "supported"]
         if weak:
             raise LabError(
                 f"Refused: {text!r} rests on what was not shown: " + "; ".join(map(str, weak)),

@@ -12,16 +12,14 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pandas as pd
 
-from helpers import profile
+from helpers import models, profile
 from helpers.errors import LabError
 from helpers.progress import Line
 
 TASKS = Path(__file__).parent.parent / "data" / "tasks"
-HUB_ANSWERS_S = 5
 LONGEST = 2047  # tokens of a request; one is left for the token that the API insists on making
 
 
@@ -53,14 +51,7 @@ def evaluate_alone(folder, tasks, *, limit=None):
 
 def hub_answers():
     """Whether the Hugging Face hub can be reached; says so if not."""
-    from huggingface_hub import constants
-
-    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
-    try:
-        if not why:
-            httpx.head(constants.ENDPOINT, timeout=HUB_ANSWERS_S)
-    except httpx.TransportError as error:
-        why = f"it does not answer ({str(error) or type(error).__name__})"
+    why = models.no_hub()
     if why:
         print(f"No examples from the Hugging Face hub: {why}.")
     return not why

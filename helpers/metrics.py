@@ -49,7 +49,7 @@ def _point(group):
     ok = group[group["outcome"] == "ok"]
     counts = {name: int((group.outcome == outcome).sum())
               for name, outcome in [("ok", "ok"), ("failed", "error"), ("cut_off", "cut_off")]}
-    duration_s = (ok.sent_s + ok.e2el_s).max() - ok.sent_s.min() if len(ok) else np.nan
+    duration_s = _duration_s(ok)
     output, total = ok.output_tokens.sum(), (ok.input_tokens + ok.output_tokens).sum()
     point = {**counts, "duration_s": duration_s, "request_per_s": len(ok) / duration_s,
              "output_tok_per_s": output / duration_s, "total_tok_per_s": total / duration_s,
@@ -60,6 +60,11 @@ def _point(group):
         for q in PERCENTILES:
             point[f"p{q}_{name}"] = percentile(values, q) if values.size else np.nan
     return point
+
+
+def _duration_s(ok):
+    """From the first of these sent to the last token of the last; NaN if there is none."""
+    return (ok.sent_s + ok.e2el_s).max() - ok.sent_s.min() if len(ok) else np.nan
 
 
 def _client(group):
@@ -115,8 +120,7 @@ def goodput(requests, *, ttft_s, tpot_s):
     ok = requests[requests.outcome == "ok"]
     if not len(ok):
         return 0.0
-    duration_s = (ok.sent_s + ok.e2el_s).max() - ok.sent_s.min()
-    return float(meets(requests, ttft_s=ttft_s, tpot_s=tpot_s).sum() / duration_s)
+    return float(meets(requests, ttft_s=ttft_s, tpot_s=tpot_s).sum() / _duration_s(ok))
 
 
 def under(requests, *, ttft_s, tpot_s):

@@ -175,16 +175,25 @@ def _prepare_shape(name):
     return made_once(f"shape-{name}", fill)
 
 
+def no_hub():
+    """Why the Hugging Face hub cannot be used, '' if it can; the library would wait for minutes."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    try:
+        httpx.head(constants.ENDPOINT, timeout=HUB_ANSWERS_S)
+    except httpx.TransportError as error:
+        return f"the hub does not answer: {str(error) or type(error).__name__}"
+    return ""
+
+
 def _from_hub(name):
     """A snapshot of the hub's model; one that is here already will do if the hub is not reached."""
-    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub import snapshot_download
 
-    offline, why = constants.HF_HUB_OFFLINE, "HF_HUB_OFFLINE is set"
-    try:
-        if not offline:  # the library itself would wait for minutes
-            httpx.head(constants.ENDPOINT, timeout=HUB_ANSWERS_S)
-    except httpx.TransportError as error:
-        offline, why = True, f"the hub does not answer: {str(error) or type(error).__name__}"
+    why = no_hub()
+    offline = bool(why)
     try:
         found = Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=offline))
         bad = damage(found)

@@ -17,16 +17,15 @@ def compression():
     """Predicted bytes of each checkpoint against its file; output tok/s of INT8 over BF16."""
     name = compress.source(profile.current().model)
     path, config, figures = models.prepare(name), models.config(name), []
-    for scheme in ("FP8", "INT8", "4-bit"):
-        folder = compress.make(name, scheme=scheme)
+    folders = {scheme: compress.make(name, scheme=scheme) for scheme in ("FP8", "INT8", "4-bit")}
+    for scheme, folder in folders.items():
         on_disk = sum(models.tensor_bytes(folder).values())
         error = memory.checkpoint_bytes(config, scheme=scheme) / on_disk - 1
         figures.append(Figure(f"checkpoint bytes, {scheme}: error of the prediction", "%",
                               100 * abs(error), bar=1))
-    folders = {"BF16": path, "INT8": compress.make(name, scheme="INT8")}
     engines = {arm: server.serve(folder, name=arm, served_model_name="course-model",
                                  gpu_memory_utilization=0.3, kv_cache_memory_bytes="512M")
-               for arm, folder in folders.items()}
+               for arm, folder in (("BF16", path), ("INT8", folders["INT8"]))}
     for input_len in INPUT_LENS:
         figures.append(_speed(engines, input_len))
     for engine in engines.values():
