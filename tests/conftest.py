@@ -3,6 +3,7 @@
 import csv
 import json
 import struct
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -78,3 +79,9 @@ def pytest_terminal_summary(terminalreporter, config):
                               f"{row['slowest_s']:>9}  ({row['count']})")
 
 
+@pytest.fixture(autouse=True)
+def no_figures_left():
+    """Close what a test drew; most tests never load matplotlib."""
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")

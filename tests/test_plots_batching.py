@@ -4,7 +4,6 @@ import matplotlib
 
 matplotlib.use("agg")
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from figures import assert_has_units_and_takes_axes
@@ -21,12 +20,6 @@ STALLS = pd.DataFrame({"label": ["budget 256", "budget 2048"], "predicted_s": [0
                        "chunk_times_s": [[-0.1, 0.1, 0.3]] * 2, "itl_s": [[0.2, 0.2]] * 2})
 POINTS = pd.DataFrame({"step_bytes": [3e8, 4e8], "step_s": [0.03, 0.05], "batch": [1, 8],
                        "predicted_s": [0.031, 0.045], "held_out": [False, True]})
-
-
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
 
 
 @pytest.mark.parametrize(("draw", "data", "unit"), [

@@ -4,7 +4,6 @@ import matplotlib
 
 matplotlib.use("agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,12 +17,6 @@ PARTS = pd.DataFrame({scheme: memory.checkpoint_parts(models.config("shape:Qwen3
 RATIOS = pd.DataFrame({"arm": ["INT8", "4-bit"] * 2, "measure": ["speed"] * 2 + ["TTFT"] * 2,
                        "ratio": [1.2, 0.8, 0.7, np.nan], "low": [1.1, np.nan, 0.6, np.nan],
                        "high": [1.3, np.nan, 0.8, np.nan]})
-
-
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
 
 
 def test_checkpoints():

@@ -6,7 +6,6 @@ import matplotlib
 
 matplotlib.use("agg")
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from figures import assert_has_units_and_takes_axes
@@ -20,12 +19,6 @@ RATIOS = pd.DataFrame({"label": ["at 0.5", "at 1.5", "itself", "one run"],
                        "value": [1.0, 0.6, 1.01, math.inf], "low": [0.98, 0.5, 0.99, math.nan],
                        "high": [1.02, 0.7, 1.03, math.nan], "control": [False, False, True, False],
                        "machine": "this one"})
-
-
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
 
 
 @pytest.mark.parametrize(("draw", "data", "unit"), [

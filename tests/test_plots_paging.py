@@ -18,12 +18,6 @@ ITL = pd.DataFrame({"passage_tokens": [64, 64], "arm": ["cold", "warm"], "itl_ms
 EVICTED = pd.DataFrame({"others": [10, 11, 12], "predicted": [352, 192, 0], "hits": [352, 192, 0]})
 
 
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
-
-
 @pytest.mark.parametrize(("draw", "data", "unit"), [
     (plots.saved, SAVED, "(ms)"), (plots.itl_by_arm, ITL, "(ms)"),
     (plots.forgotten, EVICTED, "(tokens)"),

@@ -4,7 +4,6 @@ import matplotlib
 
 matplotlib.use("agg")
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from figures import assert_has_units_and_takes_axes
@@ -16,12 +15,6 @@ FOUND = {"BF16 again": Difference(100, 0.0, -0.01, 0.01, 0.015),
          "INT8": Difference(100, 0.03, 0.02, 0.04, 0.015)}
 DRAWN = {arm: pd.DataFrame({"examples": [20, 100], "low": [-0.2, -0.1], "high": [0.1, 0.0],
                             "mean": [-0.05, -0.05]}) for arm in ("INT8", "4-bit")}
-
-
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
 
 
 def test_differences():

@@ -4,7 +4,6 @@ import matplotlib
 
 matplotlib.use("agg")
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from figures import assert_has_units_and_takes_axes
@@ -20,12 +19,6 @@ RUNS = pd.DataFrame({
 INTERVALS = pd.DataFrame({"low": [0.8, 0.1], "high": [1.0, 0.4]}, index=[1.0, 4.0])
 PAIRS = pd.DataFrame({"figure": ["TPOT", "TPOT", "tok/s"], "ratio": [1.05, 0.97, 0.99],
                       "within": [0.1, 0.1, 0.05]})
-
-
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
 
 
 @pytest.mark.parametrize(("draw", "data", "unit"), [
