@@ -15,7 +15,7 @@ import contextlib
 import gc
 import json
 import threading
-from time import perf_counter
+from time import perf_counter, thread_time
 from urllib.parse import urlsplit
 
 import uvloop
@@ -68,8 +68,9 @@ def stream(server, messages, *, max_tokens, temperature=0, timeout_s=600, **body
     body: more fields of the request (ignore_eos=True, stop=[...]). Raises LabError when the
     server does not answer, refuses the request (its own message is shown), or stops midway.
     """
-    _, rows = _run(server, [messages], max_tokens=max_tokens, concurrency=1, timeout_s=timeout_s,
-                   body={"temperature": temperature, **body})
+    _, found = _run({"": server}, {"": ([messages], max_tokens, 1)}, timeout_s=timeout_s,
+                    body={"temperature": temperature, **body})
+    rows = found[""]
     if rows[0]["outcome"] != "ok":
         raise explain(server, f"The request to {server.url} failed: {rows[0]['error']}",
                        rows[0]["error"])
@@ -85,36 +86,62 @@ def streams(server, prompts, *, max_tokens, concurrency=None, rate=None, tempera
     rate: request k is meant for k / rate seconds after the start, whether or not the server
     keeps up (open loop); with `concurrency` as well it waits for a free place.
     The columns are those of `helpers.rows.table`; the tokens are counted by the server (`usage`).
-    attrs["started"] is time.perf_counter() at the start that `sent_s` counts from. A request that
-    failed has outcome 'error' and says why in `error`. Raises LabError when all failed.
+    attrs: started, time.perf_counter() at the start that `sent_s` counts from; wall_s, and
+    client_cpu_s, what this client's one thread used of a core meanwhile. A request that failed
+    has outcome 'error' and says why in `error`. Raises LabError when all failed.
     """
     if concurrency is None and rate is None:
         raise ValueError("give `concurrency` (closed loop), `rate` (open loop), or both")
-    started, rows = _run(server, prompts, max_tokens=max_tokens, rate=rate, timeout_s=timeout_s,
-                         concurrency=concurrency or len(prompts),
-                         body={"temperature": temperature, **body})
+    group = (prompts, max_tokens, concurrency or len(prompts))
+    clock, found = _run({"": server}, {"": group}, rate=rate, timeout_s=timeout_s,
+                        body={"temperature": temperature, **body})
+    rows = found[""]
     if rows and all(row["outcome"] != "ok" for row in rows):
         raise explain(server, f"All {len(rows)} requests to {server.url} failed; "
                        f"the first: {rows[0]['error']}", rows[0]["error"])
     settings = {"concurrency": concurrency, "rate": rate, "max_tokens": max_tokens,
                 "temperature": temperature, **body}
     frame = table(rows, tool="client", settings=settings)
-    frame.attrs["started"] = started
+    frame.attrs.update(clock)
     return frame
 
 
-def _run(server, prompts, *, max_tokens, concurrency, body, timeout_s, rate=None):
-    """(start time, rows of all requests), from a loop in a thread of its own; an interrupt ends
-    them."""
-    limits = max_tokens if isinstance(max_tokens, list) else [max_tokens] * len(prompts)
-    requests = [_request(server, prompt, {"max_tokens": limit, **body})
-                for prompt, limit in zip(prompts, limits, strict=True)]
-    address = urlsplit(server.url)
+def together(servers, prompts, *, max_tokens, concurrency, temperature=0, timeout_s=600, **body):
+    """Load several servers at once, on one clock; returns a DataFrame, column `engine` the name.
+
+    servers: {name: Server}.  prompts: {name: its prompts}; a prompt of bytes is a whole HTTP
+    request and is sent as it is.  concurrency: {name: most requests in flight there} (closed
+    loops).  max_tokens: as in `streams`, or {name: such}. All connections are open before the
+    clock starts; sent_s of every row counts from that start. attrs as in `streams`. Raises LabError
+    where all failed.
+    """
+    limits = max_tokens if isinstance(max_tokens, dict) else dict.fromkeys(servers, max_tokens)
+    groups = {name: (prompts[name], limits[name], concurrency[name]) for name in servers}
+    clock, found = _run(servers, groups, timeout_s=timeout_s,
+                        body={"temperature": temperature, **body})
+    rows = [{"engine": name, **row} for name, part in found.items() for row in part]
+    if rows and all(row["outcome"] != "ok" for row in rows):
+        raise explain(servers[rows[0]["engine"]], f"All {len(rows)} requests failed; the first: "
+                      f"{rows[0]['error']}", rows[0]["error"])
+    frame = table(rows, tool="client", settings={
+        "concurrency": concurrency, "max_tokens": max_tokens, "temperature": temperature, **body})
+    frame.attrs.update(clock)
+    return frame
+
+
+def _run(servers, groups, *, body, timeout_s, rate=None):
+    """(attrs of the clock, {name: rows}) of {name: (prompts, max_tokens, concurrency)}, from a loop
+    in a thread of its own; an interrupt ends them."""
+    work_list = [(urlsplit(servers[name].url), _requests(servers[name], prompts, limit, body),
+                  concurrency) for name, (prompts, limit, concurrency) in groups.items()]
     result, running = concurrent.futures.Future(), []
 
     async def main():
         running.append((asyncio.get_running_loop(), asyncio.current_task()))
-        return await _exchange_all(address, requests, concurrency, rate, timeout_s)
+        used = thread_time()
+        started, exchanges = await _exchange_all(work_list, rate, timeout_s)
+        return {"started": started, "wall_s": perf_counter() - started,
+                "client_cpu_s": thread_time() - used}, exchanges
 
     def work():
         try:
@@ -126,7 +153,7 @@ def _run(server, prompts, *, max_tokens, concurrency, body, timeout_s, rate=None
     with _no_collection():
         thread.start()
         try:
-            started, exchanges = result.result()
+            clock, exchanges = result.result()
         except KeyboardInterrupt:
             for loop, task in running:
                 with contextlib.suppress(RuntimeError):  # it has just ended by itself
@@ -134,12 +161,21 @@ def _run(server, prompts, *, max_tokens, concurrency, body, timeout_s, rate=None
             raise
         finally:
             thread.join(5)
-    return started, [_row(index, exchange, started, rate)
-                     for index, exchange in enumerate(exchanges)]
+    return clock, {name: [_row(index, exchange, clock["started"], rate)
+                          for index, exchange in enumerate(part)]
+                   for name, part in zip(groups, exchanges, strict=True)}
+
+
+def _requests(server, prompts, max_tokens, body):
+    """The bytes of every request, made before the clock starts."""
+    limits = max_tokens if isinstance(max_tokens, list) else [max_tokens] * len(prompts)
+    return [prompt if isinstance(prompt, bytes) else
+            _request(server, prompt, {"max_tokens": limit, **body})
+            for prompt, limit in zip(prompts, limits, strict=True)]
 
 
 def _request(server, prompt, body):
-    """The bytes of one HTTP request, made before the clock starts."""
+    """The bytes of one HTTP request."""
     chat = not isinstance(prompt, str) and all(isinstance(part, dict) for part in prompt)
     path = "/v1/chat/completions" if chat else "/v1/completions"
     data = json.dumps({"model": server.model, "messages" if chat else "prompt": prompt,
@@ -150,12 +186,21 @@ def _request(server, prompt, body):
     return head.encode() + data
 
 
-async def _exchange_all(address, requests, concurrency, rate, timeout_s):
-    """Send all requests through `concurrency` lanes; returns (start time, exchanges)."""
-    exchanges, todo = [], iter(enumerate(requests))
-    lanes = min(concurrency, len(requests))
-    opened = [None if rate else await _connect(address) for _ in range(lanes)]
+async def _exchange_all(groups, rate, timeout_s):
+    """Send the requests of every (address, requests, concurrency) on one clock; returns
+    (start time, exchanges of each)."""
+    opened = [[None if rate else await _connect(address)
+               for _ in range(min(concurrency, len(requests)))]
+              for address, requests, concurrency in groups]
     started = perf_counter()
+    return started, await asyncio.gather(*(
+        _exchange_group(address, requests, lanes, started, rate, timeout_s)
+        for (address, requests, _), lanes in zip(groups, opened, strict=True)))
+
+
+async def _exchange_group(address, requests, opened, started, rate, timeout_s):
+    """Send the requests of one server through as many lanes as there are in `opened`."""
+    exchanges, todo = [], iter(enumerate(requests))
 
     async def lane(exchange):
         for index, request in todo:
@@ -172,7 +217,7 @@ async def _exchange_all(address, requests, concurrency, rate, timeout_s):
     finally:
         for _, exchange in exchanges:
             exchange.close()
-    return started, [exchange for _, exchange in sorted(exchanges, key=lambda pair: pair[0])]
+    return [exchange for _, exchange in sorted(exchanges, key=lambda pair: pair[0])]
 
 
 async def _connect(address):

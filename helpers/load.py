@@ -10,18 +10,20 @@ import time
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pandas as pd
 
-from helpers import bench_owner, supervisor
+from helpers import bench_owner, client, supervisor
 from helpers.bench_owner import RESULTS, start_worker, stop_worker
 from helpers.command import shell_command
 from helpers.errors import LabError
 from helpers.progress import Line
 from helpers.refusal import explain
+from helpers.steps import TOKEN_IDS
 from helpers.tool_files import read_guidellm, read_vllm_bench
 
 __all__ = ["guidellm", "read_guidellm", "read_vllm_bench", "start_worker", "stop_worker", "sweep",
-           "vllm_bench"]
+           "together", "vllm_bench"]
 
 # GuideLLM takes ten processes by default: on a small machine they take its cores and memory.
 GUIDELLM_ENV = {
@@ -99,6 +101,26 @@ def sweep(server, *, concurrencies, **point):
         command="\n\n".join(frame.attrs["command"] for frame in frames),
         report="\n\n".join(frame.attrs["report"] for frame in frames))
     return together
+
+
+def together(servers, *, input_len, output_len, concurrency, num_prompts, seed):
+    """Load several engines at once, on one clock, each with its share; one row a request.
+
+    servers: {name: Server}, the name in column `engine`.  concurrency, num_prompts: of all
+    together, shared out equally; the first ones take what is left over.  input_len, output_len:
+    tokens of each random prompt and answer.  seed: an int or a list of ints; the same seed sends
+    the same prompts. The client is `client.together`, in one thread whatever the number of
+    engines. Raises ValueError where an engine would get nothing, LabError where all failed.
+    """
+    if min(concurrency, num_prompts) < len(servers):
+        raise ValueError(f"{concurrency} in flight and {num_prompts} requests leave nothing for "
+                         f"some of {len(servers)} engines")
+    prompts = np.random.default_rng(seed).choice(TOKEN_IDS, (num_prompts, input_len)).tolist()
+    places = {name: len(range(place, concurrency, len(servers)))
+              for place, name in enumerate(servers)}
+    shares = {name: prompts[place::len(servers)] for place, name in enumerate(servers)}
+    return client.together(servers, shares, max_tokens=output_len, concurrency=places,
+                           ignore_eos=True)
 
 
 def guidellm(server, *, rate=None, seconds, prompt_tokens, output_tokens, concurrency=None,

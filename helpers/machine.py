@@ -1,11 +1,13 @@
 """What this machine is: processor, memory, disk, GPU, and how fast its memory can be read."""
 
+import contextlib
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -108,6 +110,34 @@ def fp8_cache():
     if not found:
         print("No FP8 cache on this machine: 16 bits again, which must change nothing.")
     return found
+
+
+@contextlib.contextmanager
+def gpu_busy(every_ms=100):
+    """Watches the first GPU: yields a function of a time.perf_counter() value that returns the
+    mean share of time, 0 to 1, in which a kernel ran since then. NaN where it is not known.
+
+    It is nvidia-smi's utilization.gpu: a kernel ran, however few of the GPU's units it used.
+    """
+    samples = []
+
+    def since(start):
+        return float(np.mean([busy for at, busy in list(samples) if at >= start] or [np.nan]))
+    if profile.current().name != "gpu":
+        yield since
+        return
+    command = ["nvidia-smi", "--id=0", "--query-gpu=utilization.gpu",
+               "--format=csv,noheader,nounits", f"--loop-ms={every_ms}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        def read():
+            for line in process.stdout:
+                if line.strip().isdigit():  # a GPU cut into MIG slices has none
+                    samples.append((time.perf_counter(), int(line) / 100))
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            yield since
+        finally:
+            process.kill()
 
 
 def engine_memory(server):

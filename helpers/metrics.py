@@ -163,6 +163,34 @@ def cost_per_acceptable_request(requests, *, price_per_hour, ttft_s, tpot_s, qua
         "cost", "low", "high", "acceptable", "sent", "seconds", "repeats"])
 
 
+def normalized_progress(shared, solo, *, level=0.95):
+    """(value, low, high): what the services get done together, each measured by itself alone.
+
+    shared, solo: {service: its rate in each repeat}, or a DataFrame with a column a service; a
+    service's rates are in one unit. A repeat's progress is the sum over services of shared rate
+    over solo rate. If they took turns on the device instead, it would be 1 whatever their shares
+    of the time (the time-split reference); sharing is useful only where the interval lies above.
+    Value: the mean over repeats; low, high: `intervals.of_mean`, NaN for fewer than three. The
+    measure is the weighted speedup of Snavely and Tullsen (ASPLOS 2000). Raises ValueError for
+    other services alone than together, no rates, a solo rate that is not positive, or repeats
+    that do not pair up.
+    """
+    shared, solo = _rates(shared), _rates(solo)
+    if set(shared) != set(solo) or not len(shared) or len(shared) != len(solo):
+        raise ValueError("shared and solo need the same services, and as many repeats of each")
+    if not (solo > 0).all(axis=None):
+        raise ValueError("a solo rate has to be above 0")
+    progress = (shared / solo).sum(axis=1, skipna=False).to_numpy()
+    ends = intervals.of_mean(progress, level=level) if len(progress) > 2 else (np.nan, np.nan)
+    return float(progress.mean()), *ends
+
+
+def _rates(rates):
+    """A DataFrame with a row a repeat; a single number is one repeat."""
+    columns = {name: np.atleast_1d(np.asarray(rates[name], dtype=float)) for name in rates}
+    return pd.DataFrame(columns)
+
+
 def knee(runs, *, share=0.95):
     """The highest rate, in requests per second, up to which the median share of good requests of
     its valid runs is at least `share`, at it and at every lower rate; 0.0 where there is none.

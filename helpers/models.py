@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 from filelock import FileLock, Timeout
 
-from helpers import gguf
+from helpers import gguf, whisper
 from helpers.checkpoint import (
     RANDOM_WEIGHTS_NOTE,
     damage,
@@ -76,8 +76,12 @@ def config(name):
 
 
 def engine_flags(path):
-    """vLLM's flags that follow from the folder: the served name, and how to load no weights."""
+    """vLLM's flags that follow from the folder: the served name, how to load no weights, and for
+    Whisper the longest text that it writes of one recording."""
     flags = {"served_model_name": served_name(path)}
+    shape = json.loads((Path(path) / "config.json").read_text())
+    if shape.get("model_type") == "whisper":
+        flags["max_model_len"] = shape["max_target_positions"]
     if has_random_weights(path):
         print("This folder has no weights: vLLM makes random ones, and the text means nothing.")
         flags["load_format"] = "dummy"
@@ -157,20 +161,22 @@ def _shape(name):
 def _prepare_shape(name):
     source, shape = _shape(name), config(f"shape:{name}")
     fewest = config(OFFLINE_DEFAULT)["vocab_size"]
-    if shape.get("is_encoder_decoder") or shape["vocab_size"] < fewest:
+    if shape["vocab_size"] < fewest:
         raise LabError(
             f"The shape {name} cannot be served.",
-            cause="It is fed with sound, or it has fewer tokens than the course's tokenizer.",
+            cause="It has fewer tokens than the course's tokenizer.",
             fix="This shape is for sizing. To serve one, take shape:Qwen3-0.6B.",
         )
 
     def fill(folder):
         shutil.copy(source / "config.json", folder)
+        (folder / RANDOM_WEIGHTS_NOTE).write_text("Served with --load-format dummy.\n")
+        if shape["model_type"] == "whisper":
+            return whisper.write_tokenizer(folder, prepare(OFFLINE_DEFAULT))
         for file in prepare(OFFLINE_DEFAULT).iterdir():
             if file.name.startswith(("tokenizer", "special_tokens", "chat_template", "vocab")):
                 shutil.copy(file, folder)
         name_every_id(folder, shape["vocab_size"])
-        (folder / RANDOM_WEIGHTS_NOTE).write_text("Served with --load-format dummy.\n")
 
     return made_once(f"shape-{name}", fill)
 

@@ -29,6 +29,7 @@ class Profile:
     output_len: int  # tokens in each benchmark answer
     concurrency: int  # requests in flight
     concurrencies: tuple  # the sweep
+    shared_concurrencies: tuple  # in flight over all engines of a lab's arm
     num_prompts: int  # requests in one benchmark point
     warmups: int  # requests before measuring
     rates: tuple  # arrivals in requests per second: on a CPU below and above what it can do
@@ -65,6 +66,7 @@ CPU = Profile(
     output_len=32,
     concurrency=8,
     concurrencies=(1, 2, 4, 8, 16),
+    shared_concurrencies=(4, 16),
     num_prompts=16,
     warmups=8,
     rates=(2, 20),
@@ -87,6 +89,7 @@ GPU = Profile(
     output_len=128,
     concurrency=8,
     concurrencies=(1, 2, 4, 8, 16, 32, 64),
+    shared_concurrencies=(8, 32, 64, 128),
     num_prompts=128,
     warmups=8,
     rates=(1, 4),  # the classroom tutorial's
@@ -102,7 +105,8 @@ def current():
     print(f"Profile {profile.name}, model {profile.model}: {profile.reason}")
     if os.environ.get("LAB_QUICK"):
         profile = replace(profile, num_prompts=8, repeats=1, rates=profile.rates[:1],
-                          load_seconds=15, concurrencies=(1, profile.concurrency))
+                          load_seconds=15, concurrencies=(1, profile.concurrency),
+                          shared_concurrencies=(profile.concurrency,))
         print("LAB_QUICK: the smallest loads, and one repeat only. These are not results.")
     if profile.model.startswith("shape:"):
         print("Random weights: speed and memory are the real model's, the text means nothing.")
