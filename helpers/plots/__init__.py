@@ -26,6 +26,7 @@ from helpers.plots.measuring import (
 )
 from helpers.plots.memory import by_context, cache_growth, sizing
 from helpers.plots.paging import block_table, forgotten, itl_by_arm, saved
+from helpers.plots.precision import token_bytes
 from helpers.plots.quality import by_examples, differences
 from helpers.plots.slo import goodput, knee, schedule, tools
 
@@ -33,4 +34,5 @@ __all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_contex
            "cache_growth", "checkpoints", "clients", "cost", "counts", "differences", "fits",
            "forgotten", "goodput", "held_out", "in_order", "itl_by_arm", "knee", "label",
            "latency", "queue", "ratios", "roofline", "saved", "schedule", "scheduler", "sizing",
-           "speed_ratios", "stalls", "throughput", "timeline", "tools"]
+           "speed_ratios", "stalls", "throughput", "timeline", "token_bytes",
+           "tools"]
