@@ -1,4 +1,4 @@
-"""Which numbers attention multiplies, from logs as vLLM 0.26 on a GPU and 0.30 on a CPU write them."""
+"""Which numbers attention multiplies, from logs as vLLM 0.26 (GPU) and 0.30 (CPU) write them."""
 
 from types import SimpleNamespace
 

@@ -14,7 +14,7 @@ def pool(answer, engine):
 
 
 def by_bytes(answer, config, *, batch, context):
-    """Two engines with FP8 caches over one with 16 bits, in tokens a second, if only bytes count."""
+    """Two engines with FP8 caches over one with 16 bits, in speed, if only bytes count."""
     one = memory.decode_bytes_per_token(config, batch=batch, context=context)
     two = memory.decode_bytes_per_token(config, batch=batch // 2, context=context, kv_bytes=1)
     check.number(answer, one / two, within=0.01, unit="times",
@@ -31,8 +31,8 @@ def preempted(answer, points):
     if set(answer) != counted:
         wrong = ", ".join(sorted(set(answer) ^ counted))
         raise check.WrongAnswer(
-            f"the counters say otherwise of: {wrong}. An arm must preempt if its requests need more "
-            "blocks at their end than its caches have")
+            f"the counters say otherwise of: {wrong}. An arm must preempt if its requests need "
+            "more blocks at their end than its caches have")
     check.right(f"the counters agree, for {crowd.arm.nunique()} arms")
 
 
@@ -50,5 +50,5 @@ def gain(answer, points, *, over, under):
 def traffic(answer, *, token_bytes, tok_per_s, bandwidth):
     """The share of the memory's bandwidth that decoding takes."""
     check.number(answer, token_bytes * tok_per_s / bandwidth, within=0.02,
-                 hint="bytes a token times tokens a second are bytes a second; divide by those that "
-                 "the memory can give")
+                 hint="bytes a token times tokens a second are bytes a second; divide by those "
+                 "that the memory can give")
