@@ -75,14 +75,6 @@ def test_it_ends_with_its_block_also_where_that_raises(program):
     assert not left(*found)
 
 
-def test_one_that_ignores_quit_and_sigterm_is_killed(program, monkeypatch):
-    monkeypatch.setenv("MPS_FAKE", "stubborn")
-    daemon = mps.daemon()
-    found = parts(daemon)
-    daemon.stop()
-    assert not left(*found)
-
-
 @pytest.mark.parametrize("then, number", [
     ("pass", None), ("raise SystemExit(3)", None), ("os._exit(0)", None),
     ("time.sleep(60)", signal.SIGKILL), ("time.sleep(60)", signal.SIGINT),
