@@ -3,7 +3,7 @@ PATH_VENV = PATH="$(CURDIR)/.venv/bin:$$PATH"
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compress lab test run check bench clean
+.PHONY: help setup setup-compress lab test run labs check bench clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: setup  ## run every test and every notebook on a real engine (ARGS="-k mem
 
 run: setup  ## execute the course and write results/executed (ONLY=01 for one lesson)
 	@$(PATH_VENV) python -m helpers.make.run $(ONLY)
+
+labs: setup  ## execute the labs, whole, like run (ONLY=02 for one lab)
+	@$(PATH_VENV) python -m helpers.make.run $(or $(addprefix labs/,$(ONLY)),labs)
 
 check: setup  ## lint the code and the notebooks' style: seconds
 	@$(PATH_VENV) ruff check .

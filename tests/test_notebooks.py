@@ -16,7 +16,7 @@ from nbformat import v4
 from helpers.make.leftovers import Watch
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+NOTEBOOKS = [*sorted(ROOT.glob("notebooks/*.ipynb")), *sorted(ROOT.glob("labs/*.ipynb"))]
 SHARED = Path("/dev/shm")
 CELL_LIMIT_S = 600
 
@@ -81,7 +81,8 @@ def runs(request):
 def test_notebook(path, runs):
     status, printed, watch, error = runs[path].result()
     assert status == 0, f"{path.name} failed:\n{printed[-6000:]}"
-    starts_engine = "server.serve(" in path.read_text(encoding="utf-8")
+    source = path.read_text(encoding="utf-8")
+    starts_engine = "server.serve(" in source or "experiment.start(" in source
     assert ("VLLM::EngineCore" in watch.names) == starts_engine  # the watch sees what there is
     if error:
         raise error

@@ -155,6 +155,8 @@ def test_names(tmp_path, monkeypatch):
     with pytest.raises(LookupError, match="no notebook '03'(.|\n)*notebooks/01_first.ipynb"):
         run.find("03")
     assert [path.stem for path in run.known()] == ["010_last", "01_first", "01_two", "02_mps"]
+    assert [path.stem for path in run.chosen(["labs/02", "labs"])] == ["02_mps", "01_two"]
+    assert run.chosen([]) == run.known()
 
 
 def test_an_unknown_name_is_said(tmp_path):

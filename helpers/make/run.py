@@ -2,6 +2,7 @@
 
     python -m helpers.make.run                    # every lesson, then every lab
     python -m helpers.make.run 01 labs/02 my.ipynb
+    python -m helpers.make.run labs               # every lab
 
 Each notebook runs in a fresh kernel, in its own folder, with the real engine. Executed copies go
 to results/executed, as notebooks and as pages. The exit status is 1 if any did not pass, 2 if a
@@ -54,6 +55,13 @@ class Outcome:
 def known():
     """Every notebook of the course, in order."""
     return [*sorted(ROOT.glob("notebooks/*.ipynb")), *sorted(ROOT.glob("labs/*.ipynb"))]
+
+
+def chosen(names):
+    """The notebooks that the names mean, each once; all, if none is named. LookupError as `find`."""
+    paths = [path for name in names for path in
+             ([path for path in known() if path.parent.name == name] or [find(name)])]
+    return list(dict.fromkeys(paths)) if names else known()
 
 
 def find(name):
@@ -187,13 +195,13 @@ def main(arguments=None):
     """Run what the command line names; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m helpers.make.run", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="notebooks; all, if none is named")
+    parser.add_argument("names", nargs="*", help="notebooks, or the folder `labs`; all, if none is named")
     parser.add_argument("--timeout", type=int, default=1200, help="seconds a cell may take")
     parser.add_argument("--exitfirst", action="store_true", help="stop at the first that fails")
     parser.add_argument("--results", default=ROOT / "results", help="the folder to write to")
     options = parser.parse_args(arguments)
     try:
-        paths = list(dict.fromkeys(map(find, options.names))) if options.names else known()
+        paths = chosen(options.names)
     except LookupError as error:
         print(error.args[0], file=sys.stderr)
         return 2
