@@ -183,7 +183,8 @@ def test_engines_start_together_and_a_crash_leaves_the_other_arm(standin, capsys
         patch.setattr(models, "engine_flags", lambda path: {"served_model_name": "tiny"})
         fleet = experiment.start(
             {"one": {"a": {"kv_cache_memory_bytes": "1G"}}, "one again": "one",
-             "bad": {"a": {"standin": {"crash": "unknown_flag.log"}}, "b": {"env": {"X": "1"}}}}, standin)
+             "bad": {"a": {"standin": {"crash": "unknown_flag.log"}}, "b": {"env": {"X": "1"}}}},
+            standin)
         assert set(fleet) == {"one", "one again"} and list(fleet.crashed) == ["bad"]
         engine = fleet["one"]["a"]
         assert fleet["one again"] is fleet["one"] and engine.state == "ready"

@@ -58,7 +58,7 @@ def known():
 
 
 def chosen(names):
-    """The notebooks that the names mean, each once; all, if none is named. LookupError as `find`."""
+    """The notebooks that the names mean, each once; all if there are no names. Raises as `find`."""
     paths = [path for name in names for path in
              ([path for path in known() if path.parent.name == name] or [find(name)])]
     return list(dict.fromkeys(paths)) if names else known()
@@ -195,7 +195,7 @@ def main(arguments=None):
     """Run what the command line names; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m helpers.make.run", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="notebooks, or the folder `labs`; all, if none is named")
+    parser.add_argument("names", nargs="*", help="notebooks, or `labs`; all, if none is named")
     parser.add_argument("--timeout", type=int, default=1200, help="seconds a cell may take")
     parser.add_argument("--exitfirst", action="store_true", help="stop at the first that fails")
     parser.add_argument("--results", default=ROOT / "results", help="the folder to write to")
