@@ -14,6 +14,7 @@ from helpers.plots.batching import (
 )
 from helpers.plots.compression import checkpoints, speed_ratios
 from helpers.plots.deciding import cost, ratios
+from helpers.plots.lab02 import progress
 from helpers.plots.measuring import (
     arms,
     clients,
@@ -33,6 +34,6 @@ from helpers.plots.slo import goodput, knee, schedule, tools
 __all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context", "by_examples",
            "cache_growth", "checkpoints", "clients", "cost", "counts", "differences", "fits",
            "forgotten", "goodput", "held_out", "in_order", "itl_by_arm", "knee", "label",
-           "latency", "queue", "ratios", "roofline", "saved", "schedule", "scheduler", "sizing",
-           "speed_ratios", "stalls", "throughput", "timeline", "token_bytes",
+           "latency", "progress", "queue", "ratios", "roofline", "saved", "schedule", "scheduler",
+           "sizing", "speed_ratios", "stalls", "throughput", "timeline", "token_bytes",
            "tools"]

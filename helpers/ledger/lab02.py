@@ -1,0 +1,110 @@
+"""The claims of lab 02: the study's findings on MPS, for which pinned cores stand in on a CPU.
+
+"With" is the pair in this machine's other way (`mps.ways`), "without" the pair as it is. Beside the
+columns of `experiment.run` rows have `steps`: by how much the engine's counter of them rose.
+"""
+
+import pandas as pd
+
+from helpers import experiment, intervals, pace
+from helpers.ledger import Claim
+
+ONE, TWO = "one engine", "two engines"
+WITH = ("two engines MPS", "two engines pinned", "two engines again")
+
+
+def arm_with(requests):
+    """The name of the arm with. Raises IndexError where no engine of it answered."""
+    arms = set(requests[requests.outcome == "ok"].arm)
+    return [arm for arm in WITH if arm in arms][0]
+
+
+def over(base):
+    """effect: output tokens a second of the pair with over those of `base`, at the most load."""
+    def effect(requests):
+        found = experiment.against(experiment.totals(requests), base=base)
+        row = found[(found.arm == arm_with(requests))
+                    & (found.concurrency == found.concurrency.max())].iloc[0]
+        return row.ratio, row.low, row.high
+    return effect
+
+
+def batch(requests):
+    """effect: tokens a step of the pair with over those of the one engine, at the most load."""
+    at = pace.table(requests[requests.concurrency == requests.concurrency.max()])
+    at = at.pivot(index="repeat", columns="arm", values="batch").dropna()
+    return intervals.ratio(at[arm_with(requests)], at[ONE])
+
+
+def progress_of(which):
+    """effect: `pace.progress` at the most load, of the pair with ('with') or without."""
+    def effect(requests):
+        arm = arm_with(requests) if which == "with" else TWO
+        most = requests.concurrency.max()
+        return pace.progress(_at(requests, arm, most), _at(requests, ONE, most / 2))
+    return effect
+
+
+def _at(requests, arm, concurrency):
+    return requests[(requests.arm == arm) & (requests.concurrency == concurrency)]
+
+
+def with_over_without(requests):
+    """`experiment.against` the pair without, one row a load: ratio, low, high, smallest, seen.
+
+    smallest is the one engine's difference from itself, which the pairs have no twin to show.
+    """
+    points = experiment.totals(requests)
+    control = experiment.against(points, base=ONE).groupby("concurrency").smallest.first()
+    found = experiment.against(points, base=TWO)
+    found = found[found.arm == arm_with(requests)]
+    found = found.assign(smallest=found.concurrency.map(control))
+    beyond = (found.ratio - 1).abs() > found.smallest
+    return found.assign(seen=((found.low > 1) | (found.high < 1)) & beyond)
+
+
+def progresses(requests):
+    """`pace.progress` of both pairs, a row an arm and load: value, low, high.
+
+    Only loads of which half was measured too: the one engine under it is "alone".
+    """
+    loads = sorted(requests.concurrency.unique())
+    rows = [{"arm": arm, "concurrency": load, **dict(zip(("value", "low", "high"), pace.progress(
+        _at(requests, arm, load), _at(requests, ONE, load / 2)), strict=True))}
+        for load in loads if load / 2 in loads for arm in dict.fromkeys([TWO, arm_with(requests)])]
+    return pd.DataFrame(rows)
+
+
+def in_words(requests):
+    """What a machine's run says of the three findings, for reading beside the study's."""
+    arm = arm_with(requests)
+    more, gap = over(TWO)(requests), over(ONE)(requests)
+    without, with_ = (progress_of(which)(requests)[0] for which in ("without", "with"))
+    return (f"{arm} do {_ratio(more)} of the pair without, and {_ratio(gap)} of one engine; "
+            f"progress {without:.2f} ({_place(without)}) without, {with_:.2f} "
+            f"({_place(with_)}) with")
+
+
+def _ratio(found):
+    value, low, high = found
+    if low != low:
+        return f"{value:.2f} (no interval)"
+    word = "more" if low > 1 else "less" if high < 1 else "not shown to differ"
+    return f"{value:.2f} ({low:.2f} to {high:.2f}, {word})"
+
+
+def _place(progress):
+    return ("worse than turns" if progress < 0.95 else "as in turns" if progress < 1.05
+            else "part of the way apart" if progress < 1.8 else "hardly feeling each other")
+
+
+CLAIMS = [
+    Claim("02", "MPS lets two engines do more (on a CPU: pinned cores do)", "lab02_sharing",
+          "output tokens a second, the pair with over the pair without", over(TWO), above=1),
+    Claim("02", "Even so, two engines do less than one", "lab02_sharing",
+          "output tokens a second, the pair with over one engine", over(ONE), below=1),
+    Claim("02", "It shares the device, not the batches", "lab02_sharing",
+          "tokens a step, the pair with over one engine", batch, above=0.4, below=0.65),
+    Claim("02", "With it, two engines get more done than by taking turns", "lab02_sharing",
+          "normalized progress of the pair with", progress_of("with"), above=1),
+]
