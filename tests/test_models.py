@@ -149,10 +149,16 @@ def test_a_shape_is_served_with_random_weights(name, standin, capsys):
     assert "random" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["whisper-small", "Mistral-7B-v0.1"])
-def test_a_shape_for_sizing_alone_is_not_served(name, cache):
-    assert "for sizing" in refused(f"shape:{name}").fix
-    assert not list(cache.glob(f"shape-{name}*/"))
+def test_whispers_shape_is_served_for_as_long_a_text_as_it_writes(standin):
+    folder = models.prepare("shape:whisper-small")
+    assert json.loads((folder / "config.json").read_text()) == models.config("shape:whisper-small")
+    command = server.serve(folder).command
+    assert "--load-format dummy" in command and "--max-model-len 448" in command
+
+
+def test_a_shape_for_sizing_alone_is_not_served(cache):
+    assert "for sizing" in refused("shape:Mistral-7B-v0.1").fix
+    assert not list(cache.glob("shape-Mistral*/"))
 
 
 def test_a_folder_is_checked_and_returned(tiny_model, tmp_path):

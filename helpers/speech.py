@@ -1,0 +1,103 @@
+"""Speech for Whisper: the recordings of data/audio, and requests to /v1/audio/transcriptions.
+
+A request is made before the clock starts, as bytes that `helpers.client` sends as they are, so
+that text and speech are measured by one client on one clock. Its row is that of any other request.
+"""
+
+import io
+import json
+import wave
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from helpers import client, provenance
+
+AUDIO = provenance.ROOT / "data" / "audio"
+SAMPLES_PER_S = 16_000
+MARK = "end-of-a-part-0d5c1f"  # between the parts of a request
+NOISE = 0.001  # of full scale: too quiet to hear, enough that no two requests are the same
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One recording: its name, its length, and the text that is spoken in it."""
+
+    name: str
+    seconds: float
+    text: str
+    samples: np.ndarray  # -1 to 1, SAMPLES_PER_S of them a second
+
+
+def clips():
+    """The recordings, the shortest first."""
+    import soundfile  # only where there is sound to read
+
+    found = []
+    for path in AUDIO.glob("*.ogg"):
+        samples, rate = soundfile.read(path)
+        assert rate == SAMPLES_PER_S, path
+        text = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
+        found.append(Clip(path.stem, len(samples) / rate, text, samples))
+    return sorted(found, key=lambda clip: clip.seconds)
+
+
+def request(server, clip, *, max_tokens, seed=0):
+    """The bytes of one HTTP request that streams the text of `clip`; English, temperature 0.
+
+    max_tokens: it writes so many at most (`max_completion_tokens`): with random weights, exactly.
+    seed: of a noise too quiet to hear. Requests that differ in it share nothing in any cache.
+    Fields: vllm/entrypoints/speech_to_text/transcription/protocol.py.
+    """
+    fields = {"model": server.model, "language": "en", "temperature": 0, "stream": "true",
+              "stream_include_usage": "true", "stream_continuous_usage_stats": "true",
+              "max_completion_tokens": max_tokens}
+    parts = [f'--{MARK}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+             for name, value in fields.items()]
+    parts.append(f'--{MARK}\r\nContent-Disposition: form-data; name="file"; '
+                 f'filename="{clip.name}.wav"\r\nContent-Type: audio/wav\r\n\r\n')
+    body = "".join(parts).encode() + _wav(clip, seed) + f"\r\n--{MARK}--\r\n".encode()
+    head = (f"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: {urlsplit(server.url).netloc}\r\n"
+            f"Content-Type: multipart/form-data; boundary={MARK}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
+    return head.encode() + body
+
+
+def requests(server, number, *, max_tokens, seed, only=None):
+    """`number` requests, which take the recordings in turn (or those named in `only`).
+
+    seed: the same one makes the same requests; another, others in the same order.
+    """
+    chosen = [clip for clip in clips() if only is None or clip.name in only]
+    return [request(server, chosen[place % len(chosen)], max_tokens=max_tokens,
+                    seed=[place + 1, *np.ravel(seed)]) for place in range(number)]
+
+
+def transcribe(server, bodies, *, concurrency=1, **options):
+    """Send such requests, `concurrency` at a time; rows as of `client.streams`.
+
+    Raises LabError when all failed.
+    """
+    return client.together({"speech": server}, {"speech": bodies}, max_tokens=None,
+                           concurrency={"speech": concurrency}, **options)
+
+
+def folder_seconds(path):
+    """Seconds of sound that a Whisper folder pads every recording to, from its settings."""
+    settings = json.loads((Path(path) / "preprocessor_config.json").read_text())
+    return settings["chunk_length"]
+
+
+def _wav(clip, seed):
+    """The recording and its own noise as a WAV file: 16 bits, one channel."""
+    noise = NOISE * np.random.default_rng(seed).uniform(-1, 1, len(clip.samples))
+    samples = np.clip(clip.samples + noise, -1, 1) * 32767
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(SAMPLES_PER_S)
+        sound.writeframes(samples.astype("<i2").tobytes())
+    return file.getvalue()
