@@ -14,6 +14,7 @@ from figures import assert_has_units_and_takes_axes
 
 from helpers import experiment, ledger, memory, models, plots, rows
 from helpers.check import lab08
+from helpers.ledger import lab08 as claims
 
 CONFIG = models.config("shape:Qwen3-0.6B")
 SPEED = {"one engine": 100, "one engine again": 101, "one engine FP8": 110,
@@ -51,6 +52,8 @@ CASES = {
     "gain": (lab08.gain, 92 / 80, [80 / 92, 1, "a word"], [POINTS], GAIN),
     "traffic": (lab08.traffic, 0.5, [2, 50, "a word"], [],
                 {"token_bytes": 5e6, "tok_per_s": 1000, "bandwidth": 1e10}),
+    "recording": (lab08.recording, 2 * 2 * 12 * 768 * 1500, [2 * 12 * 768 * 1500, "a word"],
+                  [models.config("shape:whisper-small")], {}),
 }
 
 
@@ -92,6 +95,35 @@ def test_claims_without_repeats_or_arms_are_not_decided():
     assert set(verdicts(repeats=1).verdict) == {"not decided"}
     alone = {"one engine": 100, "one engine again": 101}
     assert set(verdicts(speed=alone).verdict) == {"not decided"}
+
+
+def duet(repeats=3, fp8=1.2):
+    """Text and speech side by side; speech is done first, and text then goes faster."""
+    found = []
+    for repeat in range(repeats):
+        for arm, pace in (("16 bits", 1), ("16 bits again", 1), ("FP8", fp8)):
+            seconds = (1 + 0.01 * repeat) / pace
+            speech = {"chunk_times_s": [0.5 * seconds, seconds], "chunk_tokens": [2, 8]}
+            text = {"chunk_times_s": [seconds, 1.1 * seconds], "chunk_tokens": [5, 500]}
+            found += [{"arm": arm, "repeat": repeat, "engine": engine, "sent_s": 0.0,
+                       "e2el_s": answer["chunk_times_s"][-1], "outcome": "ok", "error": "",
+                       **answer} for engine, answer in (("speech", speech), ("text", text))]
+    return pd.DataFrame(found)
+
+
+def test_only_tokens_while_both_are_loaded_count():
+    rates = claims.while_both(duet(repeats=1, fp8=1)).set_index("engine").tok_per_s
+    assert rates["speech"].tolist() == [10] * 3 and rates["text"].tolist() == [5] * 3
+
+
+def test_the_duet_gains_what_both_gain_on_average():
+    table = claims.duet_over(duet(), "FP8")
+    assert list(table.index) == ["speech", "text", "both"]
+    assert table.ratio.tolist() == pytest.approx([1.2] * 3)
+    claim = ledger.verdicts("08", {"lab08_whisper": duet()}).iloc[0]
+    assert claim.verdict == "supported" and claim.value == pytest.approx(1.2)
+    same = ledger.verdicts("08", {"lab08_whisper": duet(repeats=1)}).iloc[0]
+    assert same.verdict == "not decided"
 
 
 PARTS = pd.DataFrame({arm: {"weights": memory.decode_bytes_per_token(CONFIG, batch=batch,

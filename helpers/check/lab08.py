@@ -52,3 +52,11 @@ def traffic(answer, *, token_bytes, tok_per_s, bandwidth):
     check.number(answer, token_bytes * tok_per_s / bandwidth, within=0.02,
                  hint="bytes a token times tokens a second are bytes a second; divide by those "
                  "that the memory can give")
+
+
+def recording(answer, config):
+    """Bytes of a Whisper's cache that one recording takes at 16 bits, before any text."""
+    expected = memory.kv_bytes(config, tokens=0)
+    check.number(answer, expected, within=0.001, unit="bytes",
+                 hint="layers of the decoder, a key and a value, the width, the positions, and two "
+                 "bytes for each number")
