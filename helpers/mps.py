@@ -44,15 +44,16 @@ class Way:
         self.arm = f"two engines {self.word}"
 
     def seen(self, servers):
-        """{engine: what shows that it runs in this way}, from the running system, not the request.
+        """{engine: what shows in which way it runs}, from the running system, not the request.
 
-        Under MPS the number of clients that the daemon counts, pinned the cores that the engine's
-        OpenMP threads may use; servers: {engine: Server}, started.
+        Pinned: the cores to which its threads are bound. Under MPS: whether one of its processes
+        is among the daemon's clients, and how many these are.  servers: {engine: Server}, started.
         """
         if self.word == "pinned":
             return {name: f"cores {compute_cores(server)}" for name, server in servers.items()}
-        clients = len(self.daemon.clients()) if self.daemon else 0
-        return dict.fromkeys(servers, f"{clients} clients of the MPS daemon")
+        clients = set(self.daemon.clients()) if self.daemon else set()
+        return {name: f"{'one' if clients & set(supervisor.session_pids(server.pid)) else 'none'} "
+                      f"of {len(clients)} MPS clients" for name, server in servers.items()}
 
     def stop(self):
         """End the daemon, where there is one; calling it twice is fine."""

@@ -113,12 +113,15 @@ def test_a_machine_without_the_program(tmp_path, monkeypatch):
 # The way of a machine
 
 
-def test_on_a_gpu_both_engines_are_clients_of_one_daemon(program, gpu, capsys):
+def test_on_a_gpu_both_engines_are_clients_of_one_daemon(program, gpu, capsys, monkeypatch):
     with mps.ways() as way:
         assert way.word == "MPS" and way.arm == "two engines MPS"
         assert way.env["a"] == way.env["b"] == way.daemon.env
-        assert way.seen({"a": None}) == {"a": "2 clients of the MPS daemon"}
         found = parts(way.daemon)
+        with monkeypatch.context() as patch:
+            patch.setattr(supervisor, "session_pids", {7: [100, 101], 8: [90]}.get)
+            seen = way.seen({"a": SimpleNamespace(pid=7), "b": SimpleNamespace(pid=8)})
+        assert seen == {"a": "one of 2 MPS clients", "b": "none of 2 MPS clients"}
     assert not left(*found) and way.env["a"][mps.PIPE] in capsys.readouterr().out
 
 
@@ -127,7 +130,7 @@ def test_on_a_gpu_without_mps_the_arm_repeats_the_other(tmp_path, gpu, monkeypat
     way = mps.ways(("x", "y"))
     assert (way.word, way.env) == ("again", {"x": {}, "y": {}})
     assert "is not on this machine" in capsys.readouterr().out
-    assert way.seen({"x": None}) == {"x": "0 clients of the MPS daemon"}
+    assert way.seen({"x": SimpleNamespace(pid=1)}) == {"x": "none of 0 MPS clients"}
     way.stop()
 
 
