@@ -14,6 +14,7 @@ from helpers.plots.batching import (
 )
 from helpers.plots.compression import checkpoints, speed_ratios
 from helpers.plots.deciding import cost, ratios
+from helpers.plots.lab01 import beats, between, over_one
 from helpers.plots.lab02 import progress
 from helpers.plots.measuring import (
     arms,
@@ -31,9 +32,9 @@ from helpers.plots.precision import token_bytes
 from helpers.plots.quality import by_examples, differences
 from helpers.plots.slo import goodput, knee, schedule, tools
 
-__all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "block_table", "by_context", "by_examples",
-           "cache_growth", "checkpoints", "clients", "cost", "counts", "differences", "fits",
-           "forgotten", "goodput", "held_out", "in_order", "itl_by_arm", "knee", "label",
-           "latency", "progress", "queue", "ratios", "roofline", "saved", "schedule", "scheduler",
-           "sizing", "speed_ratios", "stalls", "throughput", "timeline", "token_bytes",
-           "tools"]
+__all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "beats", "between", "block_table",
+           "by_context", "by_examples", "cache_growth", "checkpoints", "clients", "cost", "counts",
+           "differences", "fits", "forgotten", "goodput", "held_out", "in_order", "itl_by_arm",
+           "knee", "label", "latency", "over_one", "progress", "queue", "ratios", "roofline",
+           "saved", "schedule", "scheduler", "sizing", "speed_ratios", "stalls", "throughput",
+           "timeline", "token_bytes", "tools"]
