@@ -26,6 +26,7 @@ PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 # its pipe lies in the temporary folder that the supervisor removes
 SCRIPT = f'mkdir -p "$TMPDIR/pipe" && {PIPE}="$TMPDIR/pipe" exec {PROGRAM} -f'
 CPUS = Path("/sys/devices/system/cpu")
+_running = []  # the daemon of ways(): a cell that is run twice starts one
 
 
 @dataclass
@@ -70,8 +71,8 @@ class Way:
 def ways(names=("a", "b")):
     """The Way of this machine for engines of these names; says what it is.
 
-    On a GPU it starts an MPS daemon. Where that cannot be had, it says why, and the engines
-    share in the usual way once more ('again').
+    On a GPU it starts an MPS daemon, or takes the one that it started before. Where none can be
+    had, it says why, and the engines share in the usual way once more ('again').
     """
     if profile.current().name == "cpu":
         parts = halves(physical_cores(), len(names))
@@ -79,12 +80,14 @@ def ways(names=("a", "b")):
             f"engine {name} on cores {part}" for name, part in zip(names, parts, strict=True)))
         return Way("pinned", {name: pinned(part) for name, part in zip(names, parts, strict=True)})
     try:
-        running = daemon()
+        if not (_running and _running[0].running):
+            _running[:] = [daemon()]
     except LabError as none:
         print(f"{none}\nThe arm repeats two engines as they are.")
         return Way("again", {name: {} for name in names})
-    print(f"The MPS daemon runs: engines started with {PIPE}={running.env[PIPE]} use it.")
-    return Way("MPS", {name: running.env for name in names}, running)
+    env = _running[0].env
+    print(f"The MPS daemon runs: engines started with {PIPE}={env[PIPE]} use it.")
+    return Way("MPS", dict.fromkeys(names, env), _running[0])
 
 
 class Daemon:
@@ -146,8 +149,7 @@ def daemon(*, start_limit_s=20):
                        cause="No NVIDIA driver, or a container that was given no MPS.",
                        fix="Install the driver's compute utilities, or go on without MPS.")
     log = engine.LOGS / f"mps-{os.getpid()}"
-    shutil.rmtree(log, ignore_errors=True)
-    log.mkdir(parents=True)
+    log.mkdir(parents=True, exist_ok=True)
     process = supervisor.start(["sh", "-c", SCRIPT], env=os.environ | {LOG: str(log)},
                                log_path=log / "stdout.log")
     new, end = Daemon(process, log), time.monotonic() + start_limit_s

@@ -122,7 +122,10 @@ def test_on_a_gpu_both_engines_are_clients_of_one_daemon(program, gpu, capsys, m
             patch.setattr(supervisor, "session_pids", {7: [100, 101], 8: [90]}.get)
             seen = way.seen({"a": SimpleNamespace(pid=7), "b": SimpleNamespace(pid=8)})
         assert seen == {"a": "one of 2 MPS clients", "b": "none of 2 MPS clients"}
+        assert mps.ways().daemon is way.daemon  # a cell that is run twice
     assert not left(*found) and way.env["a"][mps.PIPE] in capsys.readouterr().out
+    with mps.ways() as new:
+        assert new.daemon is not way.daemon and new.daemon.running
 
 
 def test_on_a_gpu_without_mps_the_arm_repeats_the_other(tmp_path, gpu, monkeypatch, capsys):
