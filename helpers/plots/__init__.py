@@ -16,6 +16,7 @@ from helpers.plots.compression import checkpoints, speed_ratios
 from helpers.plots.deciding import cost, ratios
 from helpers.plots.lab01 import beats, between, over_one
 from helpers.plots.lab02 import progress
+from helpers.plots.lab04 import kept
 from helpers.plots.measuring import (
     arms,
     clients,
@@ -35,6 +36,6 @@ from helpers.plots.slo import goodput, knee, schedule, tools
 __all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "beats", "between", "block_table",
            "by_context", "by_examples", "cache_growth", "checkpoints", "clients", "cost", "counts",
            "differences", "fits", "forgotten", "goodput", "held_out", "in_order", "itl_by_arm",
-           "knee", "label", "latency", "over_one", "progress", "queue", "ratios", "roofline",
+           "kept", "knee", "label", "latency", "over_one", "progress", "queue", "ratios", "roofline",
            "saved", "schedule", "scheduler", "sizing", "speed_ratios", "stalls", "throughput",
            "timeline", "token_bytes", "tools"]
