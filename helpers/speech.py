@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from helpers import client, provenance
 
@@ -44,16 +45,23 @@ def clips():
     return sorted(found, key=lambda clip: clip.seconds)
 
 
-def request(server, clip, *, max_tokens, seed=0):
+def text_tokens(server, clip):
+    """How many tokens the text of a recording has, by the tokenizer that the engine uses."""
+    tokenizer = Tokenizer.from_file(str(Path(server.tokenizer) / "tokenizer.json"))
+    return len(tokenizer.encode(clip.text, add_special_tokens=False).ids)
+
+
+def request(server, clip, *, max_tokens=None, seed=0):
     """The bytes of one HTTP request that streams the text of `clip`; English, temperature 0.
 
-    max_tokens: it writes so many at most (`max_completion_tokens`): with random weights, exactly.
+    max_tokens: it writes so many at most (`max_completion_tokens`): with random weights, which do
+    not know when to stop, exactly. None takes as many as the text has that is spoken.
     seed: of a noise too quiet to hear. Requests that differ in it share nothing in any cache.
     Fields: vllm/entrypoints/speech_to_text/transcription/protocol.py.
     """
     fields = {"model": server.model, "language": "en", "temperature": 0, "stream": "true",
               "stream_include_usage": "true", "stream_continuous_usage_stats": "true",
-              "max_completion_tokens": max_tokens}
+              "max_completion_tokens": max_tokens or text_tokens(server, clip)}
     parts = [f'--{MARK}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
              for name, value in fields.items()]
     parts.append(f'--{MARK}\r\nContent-Disposition: form-data; name="file"; '
@@ -65,7 +73,7 @@ def request(server, clip, *, max_tokens, seed=0):
     return head.encode() + body
 
 
-def requests(server, number, *, max_tokens, seed, only=None):
+def requests(server, number, *, seed, max_tokens=None, only=None):
     """`number` requests, which take the recordings in turn (or those named in `only`).
 
     seed: the same one makes the same requests; another, others in the same order.

@@ -69,6 +69,14 @@ def test_a_transcription_is_a_row_like_any_other(ear):
         assert sound.getframerate() == 16_000 and sound.getnframes() in lengths
 
 
+def test_as_many_tokens_are_asked_for_as_the_text_has(ear):
+    ear.tokenizer = models.prepare("shape:whisper-small")
+    speech.transcribe(ear, speech.requests(ear, 4, seed=0), concurrency=1)
+    asked = [int(form["max_completion_tokens"]) for form in Ear.forms]
+    words = [len(clip.text.split()) for clip in speech.clips()]
+    assert all(word <= tokens < 1.6 * word for word, tokens in zip(words, asked, strict=True))
+
+
 def test_no_two_requests_are_the_same_but_a_seed_makes_them_again(ear):
     first, again, other = (speech.requests(ear, 5, max_tokens=9, seed=seed, only=["door"])
                            for seed in (3, 3, [3, 1]))

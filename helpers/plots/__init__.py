@@ -36,6 +36,6 @@ from helpers.plots.slo import goodput, knee, schedule, tools
 __all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "beats", "between", "block_table",
            "by_context", "by_examples", "cache_growth", "checkpoints", "clients", "cost", "counts",
            "differences", "fits", "forgotten", "goodput", "held_out", "in_order", "itl_by_arm",
-           "kept", "knee", "label", "latency", "over_one", "progress", "queue", "ratios", "roofline",
-           "saved", "schedule", "scheduler", "sizing", "speed_ratios", "stalls", "throughput",
-           "timeline", "token_bytes", "tools"]
+           "kept", "knee", "label", "latency", "over_one", "progress", "queue", "ratios",
+           "roofline", "saved", "schedule", "scheduler", "sizing", "speed_ratios", "stalls",
+           "throughput", "timeline", "token_bytes", "tools"]

@@ -4,8 +4,8 @@ import numpy as np
 
 from helpers.plots.base import COLOURS, axes
 
-SERVICES = {"text": "#0072B2", "speech": "#D55E00", "text b": "#56B4E9", "half a": "#0072B2",
-            "half b": "#56B4E9"}
+SERVICES = {"text": "#0072B2", "speech": "#D55E00", "text b": "#009E73", "half a": "#0072B2",
+            "half b": "#009E73"}
 
 
 def kept(found, *, ax=None):
@@ -21,7 +21,6 @@ def kept(found, *, ax=None):
     for (machine, arm), rows in bars:
         place = places[-1] + 1 if places else 0
         if several and machine not in seen:
-            place += bool(places)
             ax.annotate(machine, (0, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
                         textcoords="offset points", fontsize=8, va="center", color="#666666")
             place += 1
@@ -43,6 +42,6 @@ def kept(found, *, ax=None):
                     textcoords="offset points", fontsize=8, color="#666666")
     ax.set_yticks(places, names, fontsize=8)
     widest = np.nanmax(found[["value", "high"]].to_numpy())
-    ax.set(xlabel="speed of each, as a part of its speed alone; the bar: normalized progress",
+    ax.set(xlabel="part of its speed alone; the sum is the normalized progress",
            xlim=(0, max(2.2, 1.05 * widest)), ylim=(places[-1] + 1, -0.7))
     return ax
