@@ -6,6 +6,7 @@ that text and speech are measured by one client on one clock. Its row is that of
 
 import io
 import json
+import re
 import wave
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from tokenizers import Tokenizer
 
-from helpers import client, provenance
+from helpers import client, profile, provenance
 
 AUDIO = provenance.ROOT / "data" / "audio"
 SAMPLES_PER_S = 16_000
@@ -30,6 +31,20 @@ class Clip:
     seconds: float
     text: str
     samples: np.ndarray  # -1 to 1, SAMPLES_PER_S of them a second
+
+
+def choice():
+    """(model, dtype) of the speech model that fits this machine; says which, and why.
+
+    Whisper Small at FP16, as in the study. On a CPU Whisper Tiny at BF16: the encoder of the other
+    takes seconds there, and few processors multiply FP16 numbers by themselves.
+    """
+    model, dtype, why = ("shape:whisper-small", "float16", "as in the study")
+    if profile.current().name == "cpu":
+        model, dtype = "shape:whisper-tiny", "bfloat16"
+        why = "Whisper Small would hear for seconds, and few CPUs have arithmetic for FP16"
+    print(f"Speech model: {model} at {dtype}: {why}.")
+    return model, dtype
 
 
 def clips():
@@ -92,10 +107,17 @@ def transcribe(server, bodies, *, concurrency=1, **options):
                            concurrency={"speech": concurrency}, **options)
 
 
-def folder_seconds(path):
-    """Seconds of sound that a Whisper folder pads every recording to, from its settings."""
+def padded_s(path):
+    """Seconds of sound that a Whisper folder fills every recording up to, from its settings."""
     settings = json.loads((Path(path) / "preprocessor_config.json").read_text())
     return settings["chunk_length"]
+
+
+def requests_that_fit(server):
+    """How many requests of full length the cache of an engine holds at once, by its own log."""
+    server.wait()
+    return float(re.search(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x",
+                           server.log())[1])
 
 
 def _wav(clip, seed):

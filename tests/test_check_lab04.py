@@ -1,6 +1,7 @@
 """Lab 04: its checks, its claims and its figure, on turns whose rates are known."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -99,7 +100,10 @@ def test_verdicts_of_known_turns_and_of_a_quick_run():
 
 def test_checks(capsys):
     found = run()
-    assert_judges(check.sound_bytes, 12 * 2 * 768 * 1500 * 2, [1, "a word"], capsys, WHISPER)
+    told = "Maximum concurrency for 448 tokens per request: 14.92x"
+    engine = SimpleNamespace(wait=lambda: None, log=lambda: told)
+    fit = 2**30 / (12 * 2 * 768 * 2 * (448 + 1500))
+    assert_judges(check.fit, fit, [11.67, "a word"], capsys, WHISPER, engine)
     assert_judges(check.filled, 2 / 1.5, [1, 2, "a word"], capsys, [0.75, 0.75])
     right = lab04.progress(lab04.MIXED)(found)[0]
     assert_judges(check.progress, right, [right / 2, "a word"], capsys, found)

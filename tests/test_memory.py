@@ -30,6 +30,7 @@ A_TOKEN = {
     "gpt-oss-20b": 12 * 2 * 8 * 64 * 2,  # 12 of 24
     "Mistral-7B-v0.1": 0,  # a window everywhere
     "whisper-small": 12 * 2 * 12 * (768 // 12) * 2,
+    "whisper-tiny": 4 * 2 * 384 * 2,
 }
 # What else a sequence holds once it is long: layers with a window, cross-attention.
 CONSTANT = {
@@ -38,6 +39,7 @@ CONSTANT = {
     "gpt-oss-20b": 12 * 2 * 8 * 64 * 2 * 128,
     "Mistral-7B-v0.1": 32 * 2 * 8 * 128 * 2 * 4096,
     "whisper-small": 12 * 2 * 12 * 64 * 2 * 1500,  # 30 s of sound are 1500 positions
+    "whisper-tiny": 4 * 2 * 384 * 2 * 1500,
 }
 # Weights as the models' pages on the hub count them.
 WEIGHTS = {

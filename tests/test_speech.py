@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from helpers import models, speech, whisper
+from helpers import models, profile, speech, whisper
 
 TOKENS = 5
 
@@ -115,4 +115,17 @@ def test_the_folder_has_a_tokenizer_and_ears():
     start = "<|startoftranscript|><|en|><|transcribe|><|notimestamps|>"
     assert tokenizer.encode(start + " Bees").ids[:4] == [50258, 50259, 50359, 50363]
     assert max(tokenizer.encode("Bees carry pollen.<|im_start|>").ids) < 49_152
-    assert speech.folder_seconds(folder) == 30
+    assert speech.padded_s(folder) == 30
+
+
+@pytest.mark.parametrize("name, model", [("cpu", "tiny"), ("gpu", "small")])
+def test_the_model_fits_the_machine(name, model, monkeypatch, capsys):
+    monkeypatch.setattr(profile, "current", lambda: {"cpu": profile.CPU, "gpu": profile.GPU}[name])
+    assert speech.choice()[0] == f"shape:whisper-{model}"
+    assert "Speech model" in capsys.readouterr().out
+
+
+def test_what_fits_is_read_from_the_log():
+    line = "CPU KV cache size: 5,226 tokens, Maximum concurrency for 448 tokens per request: 11.67x"
+    server = SimpleNamespace(wait=lambda: None, log=lambda: f"a\n{line}\nb")
+    assert speech.requests_that_fit(server) == 11.67

@@ -2,15 +2,20 @@
 
 import math
 
-from helpers import check, memory
+from helpers import check, memory, speech
 from helpers.ledger import lab04
 
 
-def sound_bytes(answer, config):
-    """Bytes of cache that the sound of one request takes, whatever its length."""
-    check.number(answer, memory.kv_bytes(config, tokens=0), within=0.001, unit="bytes",
-                 hint="every decoder layer keeps a key and a value, d_model numbers each, for all "
-                      "max_source_positions of the encoder; a number has 2 bytes")
+def fit(answer, config, engine):
+    """How many requests of full length fit the speech engine's cache, against its own log."""
+    if check.unanswered(answer):
+        return
+    told = speech.requests_that_fit(engine)
+    one = memory.kv_bytes(config, tokens=config["max_target_positions"])
+    check.number(answer, told, within=0.01, unit=f"requests; the engine says {told}",
+                 hint=f"one takes {one:,} bytes: for each layer of the decoder keys and values of "
+                      "its text, and of the sound: d_model numbers each, of 2 bytes, for every "
+                      "position. The pool over that")
 
 
 def filled(answer, shares):
