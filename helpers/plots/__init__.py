@@ -17,6 +17,7 @@ from helpers.plots.deciding import cost, ratios
 from helpers.plots.lab01 import beats, between, over_one
 from helpers.plots.lab02 import progress
 from helpers.plots.lab04 import kept
+from helpers.plots.lab10 import ledger, routes, topologies
 from helpers.plots.measuring import (
     arms,
     clients,
@@ -36,6 +37,6 @@ from helpers.plots.slo import goodput, knee, schedule, tools
 __all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "beats", "between", "block_table",
            "by_context", "by_examples", "cache_growth", "checkpoints", "clients", "cost", "counts",
            "differences", "fits", "forgotten", "goodput", "held_out", "in_order", "itl_by_arm",
-           "kept", "knee", "label", "latency", "over_one", "progress", "queue", "ratios",
-           "roofline", "saved", "schedule", "scheduler", "sizing", "speed_ratios", "stalls",
-           "throughput", "timeline", "token_bytes", "tools"]
+           "kept", "knee", "label", "latency", "ledger", "over_one", "progress", "queue", "ratios",
+           "roofline", "routes", "saved", "schedule", "scheduler", "sizing", "speed_ratios",
+           "stalls", "throughput", "timeline", "token_bytes", "tools", "topologies"]
