@@ -98,7 +98,7 @@ def test_claims_without_repeats_or_arms_are_not_decided():
 
 
 def duet(repeats=3, fp8=1.2):
-    """Text and speech side by side; speech is done first, and text then goes faster."""
+    """Text and speech side by side; what text does once speech is done is much, and no matter."""
     found = []
     for repeat in range(repeats):
         for arm, pace in (("16 bits", 1), ("16 bits again", 1), ("FP8", fp8)):
@@ -109,11 +109,6 @@ def duet(repeats=3, fp8=1.2):
                        "e2el_s": answer["chunk_times_s"][-1], "outcome": "ok", "error": "",
                        **answer} for engine, answer in (("speech", speech), ("text", text))]
     return pd.DataFrame(found)
-
-
-def test_only_tokens_while_both_are_loaded_count():
-    rates = claims.while_both(duet(repeats=1, fp8=1)).set_index("engine").tok_per_s
-    assert rates["speech"].tolist() == [10] * 3 and rates["text"].tolist() == [5] * 3
 
 
 def test_the_duet_gains_what_both_gain_on_average():

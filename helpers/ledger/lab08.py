@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from helpers import experiment, intervals, metrics
-from helpers.ledger import Claim
+from helpers.ledger import Claim, lab04
 
 ONE, ONE_FP8 = "one engine", "one engine FP8"
 
@@ -40,33 +40,11 @@ def _averted(requests):
     return float(difference.mean()), *intervals.of_mean(difference)
 
 
-def while_both(requests):
-    """Tokens a second of each service while both are loaded: one row an (arm, repeat, engine).
-
-    Both are until the first of the two has its last answer; later tokens do not count.
-    """
-    rows = []
-    for (arm, repeat), turn in requests[requests.outcome == "ok"].groupby(["arm", "repeat"],
-                                                                         sort=False):
-        until_s = (turn.sent_s + turn.e2el_s).groupby(turn.engine).max().min()
-        for engine, mine in turn.groupby("engine"):
-            rows.append({"arm": arm, "repeat": repeat, "engine": engine, "tok_per_s": sum(
-                _tokens(row, until_s) for row in mine.itertuples()) / until_s})
-    return pd.DataFrame(rows, columns=["arm", "repeat", "engine", "tok_per_s"])
-
-
-def _tokens(row, until_s):
-    """Tokens of one answer that came until then."""
-    times = row.chunk_times_s
-    counts = row.chunk_tokens if isinstance(row.chunk_tokens, list) else [1] * len(times)
-    return sum(count for time, count in zip(times, counts, strict=True)
-               if row.sent_s + time <= until_s)
-
-
 def duet_over(requests, arm, base="16 bits"):
-    """A row a service, and `both`, the mean of the two: `arm` over `base` in tokens a second."""
-    rates = while_both(requests).pivot(index="repeat", columns=["engine", "arm"],
-                                       values="tok_per_s")
+    """A row a service, and `both`, the mean of the two: `arm` over `base` in tokens a second,
+    while both are loaded (lab 04's `rates`)."""
+    rates = lab04.rates(requests).pivot(index="repeat", columns=["engine", "arm"],
+                                        values="tok_per_s")
     services = list(rates.columns.unique("engine"))
     found = {name: intervals.ratio(rates[name][arm], rates[name][base]) for name in services}
     shared, alone = ({name: rates[name][each] for name in services} for each in (arm, base))
