@@ -4,6 +4,7 @@ A request is made before the clock starts, as bytes that `helpers.client` sends 
 that text and speech are measured by one client on one clock. Its row is that of any other request.
 """
 
+import functools
 import io
 import json
 import re
@@ -62,8 +63,13 @@ def clips():
 
 def text_tokens(server, clip):
     """How many tokens the text of a recording has, by the tokenizer that the engine uses."""
-    tokenizer = Tokenizer.from_file(str(Path(server.tokenizer) / "tokenizer.json"))
+    tokenizer = _tokenizer(Path(server.tokenizer) / "tokenizer.json")
     return len(tokenizer.encode(clip.text, add_special_tokens=False).ids)
+
+
+@functools.cache
+def _tokenizer(path):
+    return Tokenizer.from_file(str(path))
 
 
 def request(server, clip, *, max_tokens=None, seed=0):
