@@ -46,7 +46,7 @@ def progress(answer, runs):
 def verdict(answer, table):
     """answer: the verdict on the first claim; table: of `ledger.verdicts`."""
     words = ("supported", "contradicted", "not decided")
-    if not check.unanswered(answer) and answer not in words:
+    if isinstance(answer, str) and answer not in words:
         raise check.WrongAnswer(f"a verdict is one of {', '.join(words)}")
     check.choice(answer, table.verdict.iloc[0], why=f"{table.claim.iloc[0]}: {answer}",
                  hint="all of the interval where the claim says: supported; none of it: "
