@@ -17,14 +17,15 @@ DATA = Path(__file__).parent.parent / "data" / "passages"
 def course(*, per_passage=7):
     """The questions of all passages, open ones first: passage, question, text.
 
-    text: what is sent. Every second question comes with its passage before it, the others alone.
+    text: what is sent. Every second question of a passage comes with the passage before it, the
+    others alone; which of them, alternates from passage to passage.
     per_passage: at most so many of each passage's two open and five closed questions.
     """
     rows = []
-    for path in sorted(DATA.glob("*.yaml")):
+    for place, path in enumerate(sorted(DATA.glob("*.yaml"))):
         read = yaml.safe_load(path.read_text(encoding="utf-8"))
         for number, each in enumerate([*read["open"], *read["questions"]][:per_passage]):
-            before = f"{read['passage']}\n\n" if (number + len(rows)) % 2 else ""
+            before = f"{read['passage']}\n\n" if (number + place) % 2 else ""
             rows.append({"passage": path.stem, "question": each["question"],
                          "text": f"{before}Question: {each['question']}\nAnswer:"})
     return pd.DataFrame(rows)

@@ -110,6 +110,11 @@ def test_whether_simple_requests_lose_less(shift, verdict):
     assert table.verdict["Simple requests lose less than hard ones"] == verdict
 
 
+def test_a_machine_without_an_fp8_cache_decides_nothing():
+    same = questions(0).assign(loss=0.0)
+    assert set(ledger.verdicts("10", {"lab10_router": same}).verdict) == {"not decided"}
+
+
 def test_what_the_router_costs():
     rows_ = pd.DataFrame([{"arm": arm, "repeat": repeat, "ttft_s": first * (1 + repeat / 50)}
                           for arm, first in (("direct", 0.1), ("router", 0.12)) for repeat in
