@@ -1,0 +1,94 @@
+"""The claims of lab 06: what a noisy neighbour does to an engine that shares, and to one apart.
+
+Beside the columns of `experiment.run` (arm: 'shared' or 'split') rows have `neighbour`: 'none',
+'arithmetic', 'cache', 'memory', or 'none again', the control.
+"""
+
+import pandas as pd
+
+from helpers import intervals, metrics
+from helpers.ledger import Claim
+
+ALONE, AGAIN = "none", "none again"
+FELT = 1.1  # a tenth slower: less than that, and nobody would pay for a wall
+
+
+def points(requests, measure="p50_tpot_s"):
+    """A table, a row a repeat, a column for each (arm, neighbour): the measure of that turn."""
+    requests = requests[requests.neighbour.notna()].drop(columns="concurrency")
+    turns = [{"arm": arm, "neighbour": kind, "repeat": repeat, measure: found[measure].iloc[0]}
+             for (arm, kind, repeat), rows in requests.groupby(["arm", "neighbour", "repeat"],
+                                                               sort=False)
+             for found in [metrics.points(rows)]]
+    return pd.DataFrame(turns).pivot(index="repeat", columns=["arm", "neighbour"], values=measure)
+
+
+def slowdowns(requests, measure="p50_tpot_s"):
+    """How many times as long the measure is beside each neighbour as with none, within each arm.
+
+    One row an arm and neighbour: value, low, high (`intervals.ratio` over repeats), smallest (the
+    most by which 'none again' differed from 'none' in any repeat), and felt: the interval
+    excludes 1, and the effect is larger than `smallest`.
+    """
+    table, rows = points(requests, measure), []
+    for arm in dict.fromkeys(table.columns.get_level_values(0)):
+        at = table[arm].dropna(axis=1, how="all")
+        smallest = (at[AGAIN] / at[ALONE] - 1).abs().max() if AGAIN in at else float("nan")
+        for kind in at.columns.drop(ALONE):
+            value, low, high = intervals.ratio(at[kind], at[ALONE])
+            rows.append({"arm": arm, "neighbour": kind, "value": value, "low": low, "high": high,
+                         "smallest": smallest, "felt": bool(
+                             (low > 1 or high < 1) and abs(value - 1) > smallest)})
+    return pd.DataFrame(rows)
+
+
+def slowdown(arm, kind):
+    """effect: how many times as long a token takes in that arm, beside that neighbour."""
+    def effect(requests):
+        table = points(requests)[arm]
+        return intervals.ratio(table[kind], table[ALONE])
+    return effect
+
+
+def price(requests):
+    """effect: an answer's time with nobody beside it, apart over shared: what the wall costs."""
+    table = points(requests, "p50_e2el_s")
+    return intervals.ratio(table["split", ALONE], table["shared", ALONE])
+
+
+def pays(kind):
+    """effect: an answer's time beside that neighbour, apart over shared: below 1 it pays."""
+    def effect(requests):
+        table = points(requests, "p50_e2el_s")
+        return intervals.ratio(table["split", kind], table["shared", kind])
+    return effect
+
+
+def in_words(requests):
+    """What a machine's run says, for reading beside the study's."""
+    said = [f"beside {kind} a token takes {_number(slowdown(arm, kind)(requests))} ({arm})"
+            for kind in ("arithmetic", "memory") for arm in ("shared", "split")]
+    return "; ".join([*said, f"the wall alone costs {_number(price(requests))}"])
+
+
+def _number(found):
+    value, low, high = found
+    if low != low:
+        return f"{value:.2f} times as long"
+    word = "longer" if low > 1 else "shorter" if high < 1 else "not shown to differ"
+    return f"{value:.2f} times as long, {low:.2f} to {high:.2f}: {word}"
+
+
+NAME, SLOW = "lab06_neighbours", "time of a token, beside it over with none"
+CLAIMS = [
+    Claim("06", "Sharing everything, an engine feels a neighbour's arithmetic", NAME, SLOW,
+          slowdown("shared", "arithmetic"), above=FELT),
+    Claim("06", "Apart, it does not (on a CPU: pinned; on a GPU: MPS, half each)", NAME, SLOW,
+          slowdown("split", "arithmetic"), below=FELT),
+    Claim("06", "Apart, it still feels a neighbour's memory traffic", NAME, SLOW,
+          slowdown("split", "memory"), above=FELT),
+    Claim("06", "The wall costs something while nobody is behind it", NAME,
+          "time of an answer with none, apart over shared", price, above=FELT),
+    Claim("06", "Beside a busy neighbour the wall pays", NAME,
+          "time of an answer beside memory traffic, apart over shared", pays("memory"), below=1),
+]

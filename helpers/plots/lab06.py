@@ -1,0 +1,82 @@
+"""The figures of lab 06: what a neighbour costs an engine, and what keeps tenants apart."""
+
+import numpy as np
+
+from helpers.plots.base import COLOURS, axes
+
+SHADES = {"yes": "#0072B2", "partly": "#9ecae1", "disputed": "#E69F00", "no": "#D55E00",
+          "not stated": "#eeeeee"}
+
+
+def neighbours(found, *, ax=None):
+    """How many times as long a token takes beside each neighbour: dots, their intervals as lines.
+
+    found: rows with arm, neighbour, value, low, high, smallest (the control's reach, drawn as a
+    band of its own colour around 1). NaN for an interval that there is not: drawn hollow.
+    """
+    ax = axes(ax, data=found)
+    kinds = list(dict.fromkeys(found.neighbour))
+    for at, (arm, rows) in enumerate(found.groupby("arm", sort=False)):
+        colour = COLOURS.get(arm, f"C{at}")
+        place = {kind: n + 0.5 * (at + 0.5) - 0.5 for n, kind in enumerate(kinds)}
+        for row in rows.itertuples():
+            y, known = place[row.neighbour], row.low == row.low
+            if row.smallest == row.smallest:
+                ax.plot([1 - row.smallest, 1 + row.smallest], [y] * 2, color=colour, lw=9,
+                        alpha=0.15, solid_capstyle="butt")
+            ax.plot([row.low, row.high], [y] * 2, color=colour, lw=2)
+            ax.plot(row.value, y, "o", ms=5, color=colour, mfc=colour if known else "none",
+                    label=arm if row.neighbour == rows.neighbour.iloc[0] else None)
+    ax.axvline(1, color="black", lw=0.8)
+    ax.set_yticks(range(len(kinds)), kinds)
+    ax.set(xlabel="time of a token, over that with no neighbour (ratio)",
+           ylim=(len(kinds) - 0.4, -0.6))
+    ax.legend(frameon=False, fontsize=8, loc="lower right", ncols=2, bbox_to_anchor=(1, 1),
+              borderaxespad=0.2)
+    return ax
+
+
+def isolation(table, *, ax=None):
+    """What each mechanism (rows) keeps apart (columns), as words on colours."""
+    ax = axes(ax, data=table)
+    for y, mechanism in enumerate(table.index):
+        for x, resource in enumerate(table.columns):
+            word = table.loc[mechanism, resource]
+            ax.add_patch(_cell(x, y, SHADES[word]))
+            dark = word in ("yes", "no")
+            ax.text(x, y, word, ha="center", va="center", fontsize=8,
+                    color="white" if dark else "black")
+    ax.set_xticks(range(len(table.columns)), table.columns)
+    ax.set_yticks(range(len(table)), table.index, fontsize=8)
+    ax.set(xlim=(-0.5, len(table.columns) - 0.5), ylim=(len(table) - 0.5, -0.5),
+           xlabel="is it kept apart? (by the documents)")
+    ax.tick_params(length=0)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    return ax
+
+
+def _cell(x, y, colour):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, color=colour, lw=0)
+
+
+def slices(cards, *, ax=None):
+    """Bytes of MIG's profiles, a row a card, as bars from the smallest to the whole card.
+
+    cards: {card: partitions.profiles(card)}.
+    """
+    ax = axes(ax)
+    for y, table in enumerate(cards.values()):
+        for size, names in table.groupby("bytes").profile.apply(list).sort_index(
+                ascending=False).items():
+            shade = 0.15 + 0.2 * np.log2(table.bytes.max() / size)
+            ax.barh(y, size / 2**30, color="#0072B2", alpha=min(shade, 0.9), height=0.75, lw=0)
+            ax.annotate(names[0].split(".")[0] if len(names) == 1 else
+                        "/".join(name.split(".")[0] for name in names),
+                        (size / 2**30, y), xytext=(-2, 0), textcoords="offset points",
+                        ha="right", va="center", fontsize=6)
+    ax.set_yticks(range(len(cards)), cards, fontsize=8)
+    ax.set(xlabel="memory of an instance that a program can use, about (GiB)",
+           ylim=(len(cards) - 0.5, -0.5))
+    return ax
