@@ -16,7 +16,9 @@ from helpers.plots.compression import checkpoints, speed_ratios
 from helpers.plots.deciding import cost, ratios
 from helpers.plots.lab01 import beats, between, over_one
 from helpers.plots.lab02 import progress
+from helpers.plots.lab03 import bytes_over_batch, time_over_batch, token_parts
 from helpers.plots.lab04 import kept
+from helpers.plots.lab06 import isolation, neighbours
 from helpers.plots.lab10 import ledger, routes, topologies
 from helpers.plots.measuring import (
     arms,
@@ -35,8 +37,9 @@ from helpers.plots.quality import by_examples, differences
 from helpers.plots.slo import goodput, knee, schedule, tools
 
 __all__ = ["COLOURS", "SIZE", "arms", "axes", "batch", "beats", "between", "block_table",
-           "by_context", "by_examples", "cache_growth", "checkpoints", "clients", "cost", "counts",
-           "differences", "fits", "forgotten", "goodput", "held_out", "in_order", "itl_by_arm",
-           "kept", "knee", "label", "latency", "ledger", "over_one", "progress", "queue", "ratios",
-           "roofline", "routes", "saved", "schedule", "scheduler", "sizing", "speed_ratios",
-           "stalls", "throughput", "timeline", "token_bytes", "tools", "topologies"]
+           "by_context", "by_examples", "bytes_over_batch", "cache_growth", "checkpoints",
+           "clients", "cost", "counts", "differences", "fits", "forgotten", "goodput", "held_out",
+           "in_order", "isolation", "itl_by_arm", "kept", "knee", "label", "latency", "ledger",
+           "neighbours", "over_one", "progress", "queue", "ratios", "roofline", "routes", "saved",
+           "schedule", "scheduler", "sizing", "speed_ratios", "stalls", "throughput",
+           "time_over_batch", "timeline", "token_bytes", "token_parts", "tools", "topologies"]
