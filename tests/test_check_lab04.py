@@ -64,6 +64,8 @@ def test_rates_count_the_tokens_of_the_stretch_alone():
     assert found.tok_per_s["b"] == pytest.approx(26 / 4)  # at 0.3 s, 0.6 s, ... 3.9 s: 13 tokens
     unknown = both.assign(chunk_tokens=None, output_tokens=2 * TOKENS)
     assert lab04.rates(unknown).set_index("engine").tok_per_s["a"] == pytest.approx(40)
+    shipped = lab04.rates(both.drop(columns=["chunk_times_s", "chunk_tokens"]))
+    assert list(shipped.tok_per_s) == pytest.approx(list(found.tok_per_s))
     both.loc[0, "outcome"] = "error"
     assert lab04.rates(both).empty
 

@@ -34,13 +34,19 @@ def stretch(turn):
 
 
 def tokens_within(rows, start, end):
-    """Output tokens that came within (start, end], by the chunks' times of arrival."""
+    """Output tokens that came within (start, end], by the chunks' times of arrival.
+
+    A recorded run may ship without those: then at equal gaps from the first to the last token.
+    """
     total = 0
     for row in rows.itertuples():
-        times = row.sent_s + np.asarray(row.chunk_times_s, dtype=float)
-        known = isinstance(row.chunk_tokens, list)
-        each = np.asarray(row.chunk_tokens) if known else row.output_tokens / len(times)
-        total += np.sum(np.where((times > start) & (times <= end), each, 0))
+        times, each = getattr(row, "chunk_times_s", None), getattr(row, "chunk_tokens", None)
+        if not isinstance(times, list) or not times:
+            times = np.linspace(row.ttft_s, row.e2el_s, int(row.output_tokens))
+        if not isinstance(each, list) or len(each) != len(times):
+            each = row.output_tokens / len(times)
+        at = row.sent_s + np.asarray(times, dtype=float)
+        total += np.sum(np.where((at > start) & (at <= end), each, 0))
     return float(total)
 
 
