@@ -11,7 +11,7 @@ import platform
 import struct
 from pathlib import Path
 
-from helpers import supervisor
+from helpers import profile, supervisor
 
 SYSCALL = {"x86_64": 298, "aarch64": 241}
 CACHE_MISSES, PAGE_FAULTS = (0, 3), (1, 2)  # type and config: of the hardware, of the kernel
@@ -68,11 +68,13 @@ def missed_bytes(server):
 
     Cache misses * 64. A lead and no more: what a processor counts as a miss differs (on some only
     what the last cache lacks, on some what the second one does), and lines fetched ahead are often
-    left out. NaN, and it says so, where there are no counters.
+    left out. NaN, and it says so, where there are no counters, and where the model's memory is that
+    of a GPU, which the processor's counters do not see.
     """
-    if reason := why_not():
-        print(f"No counters of cache misses on this machine ({reason}): time is "
-              "all there is, and what is counted is nan.")
+    on_gpu = profile.current().name == "gpu"
+    if reason := "the model runs on the GPU" if on_gpu else why_not():
+        print(f"No counters of the model's cache misses here ({reason}): time is all there is, and "
+              "what is counted is nan.")
         yield lambda: math.nan
         return
     with count(supervisor.session_pids(server.pid)) as misses:

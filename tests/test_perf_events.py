@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from helpers import perf_events, supervisor
+from helpers import perf_events, profile, supervisor
 
 PAGES = 500
 needs_perf = pytest.mark.skipif(bool(perf_events.why_not(perf_events.PAGE_FAULTS)),
@@ -54,7 +54,11 @@ def test_a_machine_without_counters_says_so(monkeypatch, capsys):
     monkeypatch.setattr(perf_events, "why_not", lambda: "no such file")
     with perf_events.missed_bytes(None) as missed:
         assert math.isnan(missed())
-    assert "No counters of cache misses on this machine (no such file)" in capsys.readouterr().out
+    assert "cache misses here (no such file)" in capsys.readouterr().out
+    monkeypatch.setattr(profile, "current", lambda: profile.GPU)
+    with perf_events.missed_bytes(None) as missed:
+        assert math.isnan(missed())
+    assert "the model runs on the GPU" in capsys.readouterr().out
 
 
 @needs_perf
