@@ -40,6 +40,7 @@ class Way:
     cores: list
     env: dict = field(default_factory=dict)
     daemon: object = None
+    mechanism: str = "CPU pinning"  # its row in data/isolation.csv
 
 
 def ways():
@@ -56,7 +57,8 @@ def ways():
                               others)}
     else:
         every = sorted(os.sched_getaffinity(0))
-        found = {"shared": Way("time slicing", {}, every), "split": _mps(every)}
+        found = {"shared": Way("time slicing", {}, every, mechanism="time slicing"),
+                 "split": _mps(every)}
     print("\n".join(f"{name}: {way.word}" for name, way in found.items()))
     return found
 
@@ -66,10 +68,10 @@ def _mps(cores):
         daemon = mps.daemon()
     except LabError as none:
         print(none)
-        return Way("time slicing again, since there is no MPS", {}, cores)
+        return Way("time slicing again", {}, cores, mechanism="time slicing")
     limit = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={LIMIT // 2**30}G"}
     return Way("MPS, half of the threads each", daemon.env | HALF, cores,
-               daemon.env | HALF | limit, daemon)
+               daemon.env | HALF | limit, daemon, "MPS")
 
 
 class Neighbour:
@@ -128,9 +130,9 @@ class Neighbour:
         finally:
             took.update(self.ask("rest"))
 
-    def hold(self, size):
-        """Let it take so many bytes: {'held': True}, or {'held': False, 'why': ...}."""
-        return self.ask(f"hold {size}")
+    def hold(self, size=None):
+        """Let it take so many bytes, ASK if not given: {'held': whether, 'why': why not}."""
+        return self.ask(f"hold {size or ASK[profile.current().name]}")
 
     def fault(self, timeout_s=60):
         """Let it make an error that it does not survive; {'the neighbour': how it ended}."""

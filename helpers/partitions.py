@@ -3,6 +3,7 @@
 Each statement has its source beside it, an address in the column `source`. Sizes are bytes.
 """
 
+import html
 from pathlib import Path
 
 import pandas as pd
@@ -27,6 +28,16 @@ def isolation():
     """The statements as a table: a row a mechanism, a column a resource."""
     table = statements().pivot(index="mechanism", columns="resource", values="isolated")
     return table.loc[statements().mechanism.unique(), RESOURCES]
+
+
+def linked():
+    """The table of `isolation` to show: each cell a link to its source, with how as its title."""
+    rows = statements()
+    rows["cell"] = [f'<a href="{row.source}" title="{html.escape(row.how)}">{row.isolated}</a>'
+                    for row in rows.itertuples()]
+    table = rows.pivot(index="mechanism", columns="resource", values="cell")
+    return table.loc[rows.mechanism.unique(), RESOURCES].rename_axis(
+        index=None, columns=None).style
 
 
 def profiles(card):

@@ -25,6 +25,12 @@ def test_the_table_is_whole():
     assert set(table.loc["MIG"]) == {"yes"}  # what the study read of it
 
 
+def test_every_cell_links_to_its_source():
+    shown = partitions.linked().to_html()
+    for row in partitions.statements().itertuples():
+        assert f'href="{row.source}"' in shown and f">{row.isolated}</a>" in shown
+
+
 def test_every_card_with_mig_has_its_profiles():
     sheet = machine.hardware()
     cards = set(pd.read_csv(partitions.DATA / "mig.csv").card)

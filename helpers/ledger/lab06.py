@@ -66,12 +66,13 @@ def pays(kind):
 
 def in_words(requests):
     """What a machine's run says, for reading beside the study's."""
-    said = [f"beside {kind} a token takes {_number(slowdown(arm, kind)(requests))} ({arm})"
+    said = [f"beside {kind} a token takes {number(slowdown(arm, kind)(requests))} ({arm})"
             for kind in ("arithmetic", "memory") for arm in ("shared", "split")]
-    return "; ".join([*said, f"the wall alone costs {_number(price(requests))}"])
+    return "; ".join([*said, f"the wall alone costs {number(price(requests))}"])
 
 
-def _number(found):
+def number(found):
+    """(value, low, high) in words."""
     value, low, high = found
     if low != low:
         return f"{value:.2f} times as long"

@@ -21,6 +21,7 @@ COLOURS = {
     "cold": "#0072B2", "warm": "#D55E00", "shared block": "#009E73", "own block": "#56B4E9",
     "BF16": "#0072B2", "BF16 again": "#56B4E9", "INT8": "#009E73", "FP8": "#E69F00",
     "FP8 online": "#CC79A7", "4-bit": "#D55E00", "no difference": "#999999", "FP8 cache": "#882255",
+    "shared": "#D55E00", "split": "#0072B2",
     "four times the capacity": "#0072B2", "half": "#E69F00", "closed loop": "#009E73",
     "two engines pinned": "#009E73", "two engines again": "#E69F00",
 }

@@ -1,6 +1,6 @@
 """The figures of lab 06: what a neighbour costs an engine, and what keeps tenants apart."""
 
-import numpy as np
+from matplotlib.patches import Rectangle
 
 from helpers.plots.base import COLOURS, axes
 
@@ -12,7 +12,8 @@ def neighbours(found, *, ax=None):
     """How many times as long a token takes beside each neighbour: dots, their intervals as lines.
 
     found: rows with arm, neighbour, value, low, high, smallest (the control's reach, drawn as a
-    band of its own colour around 1). NaN for an interval that there is not: drawn hollow.
+    band of its own colour around 1) and, where something was predicted, predicted (a cross). NaN
+    for an interval that there is not: drawn hollow.
     """
     ax = axes(ax, data=found)
     kinds = list(dict.fromkeys(found.neighbour))
@@ -27,6 +28,7 @@ def neighbours(found, *, ax=None):
             ax.plot([row.low, row.high], [y] * 2, color=colour, lw=2)
             ax.plot(row.value, y, "o", ms=5, color=colour, mfc=colour if known else "none",
                     label=arm if row.neighbour == rows.neighbour.iloc[0] else None)
+            ax.plot(getattr(row, "predicted", None) or float("nan"), y, "x", ms=7, color="black")
     ax.axvline(1, color="black", lw=0.8)
     ax.set_yticks(range(len(kinds)), kinds)
     ax.set(xlabel="time of a token, over that with no neighbour (ratio)",
@@ -42,7 +44,7 @@ def isolation(table, *, ax=None):
     for y, mechanism in enumerate(table.index):
         for x, resource in enumerate(table.columns):
             word = table.loc[mechanism, resource]
-            ax.add_patch(_cell(x, y, SHADES[word]))
+            ax.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, color=SHADES[word], lw=0))
             dark = word in ("yes", "no")
             ax.text(x, y, word, ha="center", va="center", fontsize=8,
                     color="white" if dark else "black")
@@ -52,31 +54,4 @@ def isolation(table, *, ax=None):
            xlabel="is it kept apart? (by the documents)")
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
-    return ax
-
-
-def _cell(x, y, colour):
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, color=colour, lw=0)
-
-
-def slices(cards, *, ax=None):
-    """Bytes of MIG's profiles, a row a card, as bars from the smallest to the whole card.
-
-    cards: {card: partitions.profiles(card)}.
-    """
-    ax = axes(ax)
-    for y, table in enumerate(cards.values()):
-        for size, names in table.groupby("bytes").profile.apply(list).sort_index(
-                ascending=False).items():
-            shade = 0.15 + 0.2 * np.log2(table.bytes.max() / size)
-            ax.barh(y, size / 2**30, color="#0072B2", alpha=min(shade, 0.9), height=0.75, lw=0)
-            ax.annotate(names[0].split(".")[0] if len(names) == 1 else
-                        "/".join(name.split(".")[0] for name in names),
-                        (size / 2**30, y), xytext=(-2, 0), textcoords="offset points",
-                        ha="right", va="center", fontsize=6)
-    ax.set_yticks(range(len(cards)), cards, fontsize=8)
-    ax.set(xlabel="memory of an instance that a program can use, about (GiB)",
-           ylim=(len(cards) - 0.5, -0.5))
     return ax
