@@ -4,9 +4,11 @@
     client.stream(front, "Why does it rain?", max_tokens=8)      # .url waits until it is ready
     front.stop()
 
-Ray and all that it starts run under a supervisor: they end with stop(), and with this process.
+Ray and all that it starts run under a supervisor: they end with stop(), and with this process. A
+second start ends the first router.
 """
 
+import atexit
 import importlib.util
 import json
 import os
@@ -25,6 +27,7 @@ READY, FAILED = "The router is ready.", "The router failed"  # of router_app, wh
 ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
        "RAY_DISABLE_IMPORT_WARNING": "1", "DO_NOT_TRACK": "1",
        "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+_live = []  # the router, or nothing
 
 
 class Router:
@@ -83,6 +86,8 @@ class Router:
         """End Ray and the router; calling it twice is fine. The engines stay."""
         supervisor.stop(self._process)
         self._reservation.close()
+        if self in _live:
+            _live.remove(self)
 
     def __enter__(self):
         return self
@@ -107,7 +112,16 @@ def start(engines, rule, *, start_limit_s=180):
                        f"{sorted(engines)} serving {sorted(names)}.",
                        fix="Start both engines with the same served_model_name.")
     ports.go_past_proxies()
-    return Router(engines, rule, start_limit_s)
+    _stop_all()
+    _live.append(Router(engines, rule, start_limit_s))
+    return _live[0]
+
+
+@atexit.register
+def _stop_all():
+    """The supervisor would do it; this way it is done by the time the process has ended."""
+    for old in list(_live):
+        old.stop()
 
 
 def _reason(log):

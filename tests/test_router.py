@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import httpx
@@ -17,35 +18,31 @@ from helpers.routing import Rule
 RULE = Rule("words", 3)
 SHORT, LONG = "hi there", "one two three four five"
 OWNER = """
-import time
+import sys, time
 from helpers import router
 from helpers.routing import Rule
 from types import SimpleNamespace
-nobody = SimpleNamespace(url="http://127.0.0.1:9", model="nobody")
-front = router.start({"simple": nobody, "hard": nobody}, Rule("words", 3))
-front.url
-print("started", front.pid, front.port, flush=True)
+simple, hard = (SimpleNamespace(url=url, model=sys.argv[3]) for url in sys.argv[1:3])
+front = router.start({"simple": simple, "hard": hard}, Rule("words", 3))
+print("started", front.url, front.pid, front.port, flush=True)
 time.sleep(600)
 """
 
 
 @pytest.fixture(scope="module")
-def owner(tmp_path_factory):
-    """A script that started a router; it starts beside the other, to save time."""
+def front(tmp_path_factory):
+    """A router in front of two servers of known latencies, and the script that owns it."""
     pytest.importorskip("ray")
-    process = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True,
-                               stderr=subprocess.DEVNULL, start_new_session=True,
-                               cwd=tmp_path_factory.mktemp("owner"))
-    yield process
-    end(process)
-
-
-@pytest.fixture(scope="module")
-def front(owner):
-    """A router in front of two servers of known latencies."""
     simple, hard = reference.serve(first_s=0.1, gap_s=0.05), reference.serve(first_s=0.4)
-    with simple, hard, router.start({"simple": simple, "hard": hard}, RULE) as started:
-        yield started
+    with simple, hard:
+        owner = subprocess.Popen(
+            [sys.executable, "-c", OWNER, simple.url, hard.url, simple.model], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+            cwd=tmp_path_factory.mktemp("owner"))
+        told = next(line for line in owner.stdout if line.startswith("started")).split()
+        yield SimpleNamespace(url=told[1], pid=int(told[2]), port=int(told[3]), owner=owner,
+                              model=simple.model, engines={"simple": simple, "hard": hard})
+        end(owner)
 
 
 def ask(front, **body):
@@ -103,25 +100,30 @@ def test_an_engine_that_is_gone_is_named(front):
     assert ask(front, prompt=SHORT).status_code == 200
 
 
-def test_stop_ends_all_of_it_and_may_be_called_again(front):
+def test_nothing_is_left_when_its_owner_is_killed(front):
     tree = look(front.pid, front.port)
-    front.stop()
-    assert not tree.left()
-    front.stop()
-    with pytest.raises(LabError, match="ended"):
-        _ = front.url
-
-
-def test_nothing_is_left_when_its_owner_is_killed(owner):
-    told = next(line for line in owner.stdout if line.startswith("started"))
-    tree = look(*map(int, told.split()[1:]))
     assert len(tree.pids) > 5
-    owner.kill()
+    front.owner.kill()
     tree.seconds_until_gone()
+
+
+def test_one_that_is_still_starting_is_ended_by_the_next():
+    nobody = SimpleNamespace(model="m", url="http://127.0.0.1:9")
+    first = router.start({"simple": nobody, "hard": nobody}, RULE)
+    tree = look(first.pid, first.port)
+    with router.start({"simple": nobody, "hard": nobody}, RULE) as second:
+        assert not tree.left() and router._live == [second]
+        tree = look(second.pid, second.port)
+    assert not tree.left() and not router._live
+    second.stop()
+    with pytest.raises(LabError, match="ended"):
+        _ = second.url
 
 
 def look(pid, port):
     """Ray's processes, each in a session of its own, and files of a running router."""
+    while not psutil.Process(pid).children():  # the supervisor itself has just been started
+        time.sleep(0.05)
     tree = Tree(pid, port, os.getpid()).look()
     for child in psutil.Process(pid).children(recursive=True):
         tree.pids |= Tree(os.getsid(child.pid), port, os.getpid()).pids
