@@ -20,7 +20,7 @@ NEED = {"weight_bits": 16, "cache_bits": 16, "users": 30, "tokens": 2048, "rest_
 
 
 def made(truth=TRUTH, *, repeats=3, wall=1.2):
-    """Runs whose token takes 20 ms, in split `wall` times that; truth: how much longer beside whom."""
+    """Runs whose token takes 20 ms, in split `wall` times that; truth: times as long beside whom."""
     rows, noise = [], np.random.default_rng(1)
     for repeat in range(repeats):
         for arm in ("shared", "split"):
@@ -30,7 +30,8 @@ def made(truth=TRUTH, *, repeats=3, wall=1.2):
                 rows += [{"engine": arm, "arm": arm, "neighbour": kind, "concurrency": kind,
                           "repeat": repeat, "outcome": "ok", "sent_s": float(n), "intended_s": None,
                           "ttft_s": token_s, "tpot_s": token_s, "itl_s": [token_s] * 31,
-                          "e2el_s": 32 * token_s, "input_tokens": 128, "output_tokens": 32}
+                          "e2el_s": 32 * token_s, "input_tokens": 128, "output_tokens": 32,
+                          "engine_cpu_s": 64 * token_s * 1.5, "wall_s": 64 * token_s}
                          for n in range(2)]
     rows.append({"arm": "split", "outcome": "error", "repeat": 0})  # a crashed arm's row
     return pd.DataFrame(rows)
@@ -116,6 +117,12 @@ def test_price_is_of_a_whole_answer(runs):
 
 def test_in_words_says_longer_and_where_there_is_no_interval(runs):
     assert "longer" in lab06.in_words(runs) and "nan" not in lab06.in_words(made(repeats=1))
+
+
+def test_work_is_cores_and_cpu_a_token(runs):
+    found = lab06.work(runs)
+    assert found.cores.tolist() == pytest.approx([1.5] * len(found))
+    assert found.cpu_ms_per_token["shared", "none"] == pytest.approx(30, rel=0.01)
 
 
 # The figures

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -87,8 +88,33 @@ def test_it_ends_with_its_owner():
     assert not supervisor.session_pids(session)
 
 
-def test_ways_of_this_machine(monkeypatch, capsys):
-    monkeypatch.setenv("LAB_PROFILE", "cpu")
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(neighbour.profile, "current", lambda: SimpleNamespace(name="gpu"))
+
+
+def test_ways_of_a_gpu_with_mps(gpu, monkeypatch):
+    daemon = SimpleNamespace(env={"CUDA_MPS_PIPE_DIRECTORY": "/pipe"})
+    monkeypatch.setattr(neighbour.mps, "daemon", lambda: daemon)
+    found = neighbour.ways()
+    assert found["shared"].engine_env == found["shared"].env == {}
+    split = found["split"]
+    assert split.daemon is daemon and split.mechanism == "MPS"
+    assert split.engine_env == daemon.env | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}
+    assert split.env == split.engine_env | {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8G"}
+
+
+def test_a_gpu_without_mps_says_so_and_goes_on(gpu, monkeypatch, capsys):
+    def none():
+        raise LabError("no MPS here")
+    monkeypatch.setattr(neighbour.mps, "daemon", none)
+    found = neighbour.ways()
+    assert found["split"].engine_env == {} and "again" in found["split"].word
+    assert "no MPS here" in capsys.readouterr().out
+
+
+def test_ways_of_a_cpu(monkeypatch, capsys):
+    monkeypatch.setattr(neighbour.profile, "current", lambda: SimpleNamespace(name="cpu"))
     found = neighbour.ways()
     assert list(found) == ["shared", "split"] and all(way.cores for way in found.values())
     assert "split: engine on cores" in capsys.readouterr().out

@@ -42,6 +42,20 @@ def slowdowns(requests, measure="p50_tpot_s"):
     return pd.DataFrame(rows)
 
 
+def work(requests):
+    """What the engine's processes used, one row an arm and neighbour, means over the repeats.
+
+    cores: CPU seconds a second. cpu_ms_per_token: CPU milliseconds for each output token. A step
+    takes cpu per token / cores; a thread that waits for another without sleeping uses CPU as well.
+    """
+    turns = requests[requests.neighbour.notna()].groupby(
+        ["arm", "neighbour", "repeat"], sort=False).agg(
+        cpu=("engine_cpu_s", "first"), wall=("wall_s", "first"), tokens=("output_tokens", "sum"))
+    found = turns.assign(cores=turns.cpu / turns.wall,
+                         cpu_ms_per_token=1000 * turns.cpu / turns.tokens)
+    return found.groupby(["arm", "neighbour"], sort=False)[["cores", "cpu_ms_per_token"]].mean()
+
+
 def slowdown(arm, kind):
     """effect: how many times as long a token takes in that arm, beside that neighbour."""
     def effect(requests):
