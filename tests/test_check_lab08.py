@@ -112,13 +112,22 @@ def duet(repeats=3, fp8=1.2):
 
 
 def test_the_duet_gains_what_both_gain_on_average():
-    table = claims.duet_over(duet(), "FP8")
-    assert list(table.index) == ["speech", "text", "both"]
-    assert table.ratio.tolist() == pytest.approx([1.2] * 3)
+    table = claims.duets(duet())
+    assert set(table.index.get_level_values(0)) == {"16 bits again", "FP8"}
+    assert list(table.loc["FP8"].index) == ["speech", "text", "both"]
+    assert table.loc["FP8"].ratio.tolist() == pytest.approx([1.2] * 3)
+    assert table.loc["16 bits again"].ratio.tolist() == pytest.approx([1] * 3)
     claim = ledger.verdicts("08", {"lab08_whisper": duet()}).iloc[0]
     assert claim.verdict == "supported" and claim.value == pytest.approx(1.2)
-    same = ledger.verdicts("08", {"lab08_whisper": duet(repeats=1)}).iloc[0]
-    assert same.verdict == "not decided"
+
+
+def test_a_duet_without_repeats_or_with_a_crashed_engine_decides_nothing():
+    crashed = pd.DataFrame([{"arm": "FP8", "repeat": 0, **rows.failed("crashed: no kernel")}])
+    runs = duet()
+    for some in (duet(repeats=1), pd.concat([runs[runs.arm != "FP8"], crashed])):
+        table = ledger.verdicts("08", {"lab08_whisper": some})
+        assert list(table.verdict) == ["not decided"]
+    assert "FP8" not in claims.duets(pd.concat([runs[runs.arm != "FP8"], crashed])).index
 
 
 PARTS = pd.DataFrame({arm: {"weights": memory.decode_bytes_per_token(CONFIG, batch=batch,

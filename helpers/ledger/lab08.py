@@ -40,21 +40,25 @@ def _averted(requests):
     return float(difference.mean()), *intervals.of_mean(difference)
 
 
-def duet_over(requests, arm, base="16 bits"):
-    """A row a service, and `both`, the mean of the two: `arm` over `base` in tokens a second,
-    while both are loaded (lab 04's `rates`)."""
+def duets(requests, base="16 bits"):
+    """Each arm of the duet over `base` in tokens a second while both are loaded (lab 04's `rates`).
+
+    A row an (arm, service) with ratio, low, high; the service `both` is the mean of the two ratios.
+    """
     rates = lab04.rates(requests).pivot(index="repeat", columns=["engine", "arm"],
-                                        values="tok_per_s")
-    services = list(rates.columns.unique("engine"))
-    found = {name: intervals.ratio(rates[name][arm], rates[name][base]) for name in services}
-    shared, alone = ({name: rates[name][each] for name in services} for each in (arm, base))
-    found["both"] = [number / len(services)
-                     for number in metrics.normalized_progress(shared, alone)]
-    return pd.DataFrame.from_dict(found, orient="index", columns=["ratio", "low", "high"])
+                                        values="tok_per_s").dropna()
+    services, found = list(rates.columns.unique("engine")), {}
+    for arm in rates.columns.unique("arm").drop(base):
+        for name in services:
+            found[arm, name] = intervals.ratio(rates[name][arm], rates[name][base])
+        new, old = ({name: rates[name][each] for name in services} for each in (arm, base))
+        found[arm, "both"] = [number / len(services)
+                              for number in metrics.normalized_progress(new, old)]
+    return pd.DataFrame(found, index=["ratio", "low", "high"]).T
 
 
 def _duet(requests):
-    return tuple(duet_over(requests, "FP8").loc["both"])
+    return tuple(duets(requests).loc["FP8", "both"])
 
 
 CLAIMS = [
