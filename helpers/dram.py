@@ -10,12 +10,13 @@ import sys
 
 import pandas as pd
 
-from helpers import memory, models, ncu, profile, results
+from helpers import memory, models, ncu, results
 from helpers.command import shell_command
 from helpers.dram_probe import CONTEXT as CONTEXT
 from helpers.errors import LabError
 
 NAME, PROBE = "lab03_dram", "helpers.dram_probe"
+MODEL = "shape:Qwen3-0.6B"  # the study's; its bytes are those of any weights
 ARMS = {"BF16 cache": "auto", "FP8 cache": "fp8"}
 NUMBERS = ["batch", "tokens", "context", "repeat", *ncu.METRICS.values(), "head_bytes",
            "weight_bytes", "cache_bytes"]
@@ -72,13 +73,12 @@ def check():
     return shares
 
 
-def measure(model=None):
+def measure(model=MODEL):
     """Count every point of helpers.dram_probe with both caches; one row a step.
 
     Beside the counts a row has what predicts them: weight_bytes (of a step) and cache_bytes (a
     token of context, with this cache), both by helpers.memory.
     """
-    model = model or profile.current().model
     folder, config, frames = models.prepare(model), models.config(model), []
     weight_bytes = memory.decode_bytes_per_token(config, batch=1, context=0)
     for arm, cache in ARMS.items():

@@ -18,12 +18,12 @@ def bytes_over_batch(lines, dots, *, ax=None):
     for each source. None of a source, and it has no mark.
     """
     ax = axes(ax, data=lines)
-    for at, name in enumerate(lines):
-        ax.plot(lines.index, lines[name], lw=1.3, color=COLOURS.get(name, f"C{at}"), label=name)
+    colours = {name: _colour(name, at) for at, name in enumerate(lines)}
+    for name, colour in colours.items():
+        ax.plot(lines.index, lines[name], lw=1.3, color=colour, label=name)
     for mark, (source, rows) in zip(MARKS, dots.groupby("source", sort=False), strict=False):
-        colours = [COLOURS.get(arm, f"C{list(lines).index(arm)}") for arm in rows.arm]
-        ax.scatter(rows.batch, rows.mb, c=colours, marker=mark, s=34, zorder=3, edgecolor="white",
-                   lw=0.5)
+        ax.scatter(rows.batch, rows.mb, c=rows.arm.map(colours), marker=mark, s=34, zorder=3,
+                   edgecolor="white", lw=0.5)
         ax.scatter([], [], c="#555555", marker=mark, s=34, label=source)
     _batches(ax, lines.index)
     ax.set(ylabel="MB a token (10⁶ bytes, logarithmic)", yscale="log")
@@ -74,6 +74,11 @@ def time_over_batch(points, *, ax=None):
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.legend(frameon=False, fontsize=8)
     return ax
+
+
+def _colour(name, at):
+    """'BF16 cache' and '4-bit weights' have the colours of 'BF16' and '4-bit'."""
+    return COLOURS.get(name) or COLOURS.get(name.split()[0], f"C{at}")
 
 
 def _batches(ax, batches):
