@@ -167,7 +167,7 @@ def run(name, fleet, measure, *, points, repeats, **about):
         _warm(fleet, measure, points, repeats, line)
     with machine.gpu_busy() as busy:
         for number, (repeat, place, arm) in list(enumerate(turns))[journal.done:]:
-            line.update(f"{name}: {number + 1} of {len(turns)}: {arm}, {points[place]} in flight")
+            line.update(f"{name}: {number + 1} of {len(turns)}: {arm}, {_at(points[place])}")
             if arm in fleet:
                 frames.append(_turn(fleet, arm, measure, points[place], [repeat, place], busy))
                 journal.keep(number, frames[-1])
@@ -181,6 +181,11 @@ def run(name, fleet, measure, *, points, repeats, **about):
                    **about)
     journal.remove()
     return together
+
+
+def _at(point):
+    """A point in words: so many in flight, or the name of whatever else a lab varies."""
+    return point if isinstance(point, str) else f"{point} in flight"
 
 
 def _servers(fleet):
@@ -199,7 +204,7 @@ def _warm(fleet, measure, points, repeats, line):
     distinct = {id(engines): (arm, engines) for arm, engines in fleet.items()}
     for arm, engines in distinct.values():
         for place, point in enumerate(points):
-            line.update(f"Warming up: {arm}, {point} in flight")
+            line.update(f"Warming up: {arm}, {_at(point)}")
             try:
                 measure(engines, point, [repeats, place])
             except LabError as error:

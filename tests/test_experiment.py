@@ -228,3 +228,11 @@ def test_normalized_progress():
                          ({"a": [1, 2]}, {"a": [1]})]:
         with pytest.raises(ValueError):
             normalized_progress(shared, solo)
+
+
+def test_a_point_may_be_a_name(fleet, capsys):
+    del fleet["two"]
+    runs = experiment.run("named", fleet, lambda servers, point, seed: measure(servers, 2, seed),
+                          points=["quiet", "loud"], repeats=1)
+    assert set(runs.concurrency) == {"quiet", "loud"}
+    assert "loud in flight" not in capsys.readouterr().out
