@@ -20,7 +20,7 @@ NEED = {"weight_bits": 16, "cache_bits": 16, "users": 30, "tokens": 2048, "rest_
 
 
 def made(truth=TRUTH, *, repeats=3, wall=1.2):
-    """Runs whose token takes 20 ms, `wall` times that in split; truth: how much longer beside whom."""
+    """Runs whose token takes 20 ms, `wall` times that in split; truth: how much longer beside."""
     rows, noise = [], np.random.default_rng(1)
     for repeat in range(repeats):
         for arm in ("shared", "split"):
