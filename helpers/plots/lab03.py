@@ -1,7 +1,7 @@
 """The figures of lab 03: bytes that a decoded token moves, and the time that it takes."""
 
 import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from helpers.plots.base import COLOURS, axes
 
@@ -21,10 +21,11 @@ def bytes_over_batch(lines, dots, *, ax=None):
     colours = {name: _colour(name, at) for at, name in enumerate(lines)}
     for name, colour in colours.items():
         ax.plot(lines.index, lines[name], lw=1.3, color=colour, label=name)
-    for mark, (source, rows) in zip(MARKS, dots.groupby("source", sort=False), strict=False):
-        ax.scatter(rows.batch, rows.mb, c=rows.arm.map(colours), marker=mark, s=34, zorder=3,
-                   edgecolor="white", lw=0.5)
-        ax.scatter([], [], c="#555555", marker=mark, s=34, label=source)
+    sources = dots.groupby("source", sort=False)
+    for at, (mark, (source, rows)) in enumerate(zip(MARKS, sources, strict=False)):
+        style = {"marker": mark, "s": 40 + 25 * at, "edgecolor": "white", "lw": 0.7}
+        ax.scatter(rows.batch, rows.mb, c=rows.arm.map(colours), zorder=9 - at, **style)
+        ax.scatter([], [], c="#555555", label=source, **style)
     _batches(ax, lines.index)
     ax.set(ylabel="MB a token (10⁶ bytes, logarithmic)", yscale="log")
     ax.set_yticks([20, 50, 100, 200, 500, 1000], ["20", "50", "100", "200", "500", "1000"])
@@ -64,15 +65,17 @@ def time_over_batch(points, *, ax=None):
         found = 1000 * rows.groupby("batch").token_s.agg(["mean", "min", "max"])
         ends = [found["mean"] - found["min"], found["max"] - found["mean"]]
         ax.errorbar(found.index, found["mean"], ends, fmt="o-", ms=4, lw=1.2, capsize=3,
-                    color=f"C{at}", label=f"{machine}: measured")
+                    color=f"C{at}", label=machine)
         least = 1000 * rows.groupby("batch").least_s.mean()
-        ax.plot(least.index, least, "--", lw=1, color=f"C{at}", label="its bytes / bandwidth")
+        ax.plot(least.index, least, "--", lw=1, color=f"C{at}")
     _batches(ax, points.batch)
     ax.set(ylabel="time of a token (ms, logarithmic)", yscale="log")
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(ScalarFormatter())
+    ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.legend(frameon=False, fontsize=8)
+    ax.set_ylim(top=4 * ax.get_ylim()[1])
+    ax.legend(frameon=False, fontsize=8, loc="upper right", title_fontsize=8,
+              title="measured; dashed: its bytes / bandwidth")
     return ax
 
 
