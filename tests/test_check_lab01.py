@@ -75,9 +75,17 @@ def test_an_arm_that_differs_from_itself_shows_nothing():
     runs = runs[runs.arm != AGAIN]
     again = pd.concat([turn(AGAIN, repeat, load, "a", 1.2 * rate) for repeat in range(3)
                        for load, rate in ((4, 60), (8, 100))])
-    found = experiment.against(experiment.totals(pd.concat([runs, again])), base=ONE)
+    together = pd.concat([runs, again])
+    found = experiment.against(experiment.totals(together), base=ONE)
     pair = found[(found.arm == TWO) & (found.concurrency == 8)].iloc[0]
     assert pair.low > 1 and pair.smallest == pytest.approx(0.2, abs=0.02) and not pair.seen
+    assert lab01.faster(together) == pytest.approx((1.02, 0.81, 1.23), abs=0.01)
+    assert ledger.verdicts("01", {"lab01_sweep": together}).verdict[0] == "not decided"
+
+
+def test_no_control_no_verdict():
+    runs = made(30)
+    assert math.isnan(lab01.faster(runs[runs.arm != AGAIN])[1])
 
 
 def test_a_quick_run_decides_nothing():

@@ -14,18 +14,24 @@ ONE, TWO = "one engine", "two engines"
 
 
 def faster(requests):
-    """Output tokens a second, two engines over one: (value, low, high)."""
+    """Output tokens a second, two engines over one: (value, low, high).
+
+    The interval is that of `experiment.against`, and reaches at least as far from the value as the
+    control (one engine again) strayed from 1: NaN where there is no control.
+    """
     found = experiment.against(experiment.totals(requests), base=ONE)
     row = found[(found.arm == TWO) & (found.concurrency == found.concurrency.max())].iloc[0]
-    return row.ratio, row.low, row.high
+    low = np.minimum(row.low, row.ratio - row.smallest)
+    high = np.maximum(row.high, row.ratio + row.smallest)
+    return float(row.ratio), float(low), float(high)
 
 
-def progress(requests, concurrency=None):
+def progress(requests):
     """`metrics.normalized_progress` of two engines; alone is one engine under half the load.
 
-    (value, low, high). Raises ValueError where half the load was not measured.
+    (value, low, high). Raises KeyError where half the load was not measured.
     """
-    most = concurrency or requests.concurrency.max()
+    most = requests.concurrency.max()
     rates = metrics.points(requests).pivot_table(
         "output_tok_per_s", "repeat", ["arm", "concurrency", "engine"])
     shared, alone = rates[TWO, most], rates[ONE, most / 2]
