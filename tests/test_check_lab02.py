@@ -53,7 +53,8 @@ def test_an_end_that_is_left_open_is_unanswered(capsys):
     ((math.nan, math.nan), "not decided")])
 def test_verdict_follows_the_interval(interval, verdict, capsys):
     check.verdict(verdict, interval)
-    assert "✓" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("✓") and "nan" not in said
 
 
 # The claims
@@ -84,6 +85,13 @@ def test_one_repeat_decides_nothing_and_a_crashed_arm_neither():
     left = made(without=2, with_=1.4)
     left = left[left.arm != "two engines MPS"]
     assert verdicts(left)[0] == ["not decided"] * 4
+
+
+def test_a_control_that_strayed_far_decides_nothing(runs):
+    noisy = runs.copy()
+    noisy.loc[(noisy.arm == "one engine again") & (noisy.repeat == 1), "e2el_s"] *= 4
+    judged, found = verdicts(noisy)
+    assert judged[0] == "not decided" and found.low[0] < 1 < found.value[0]
 
 
 def test_arm_with_is_found_by_its_name():

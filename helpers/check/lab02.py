@@ -42,6 +42,7 @@ def ratio(answer, points, over, under):
 def verdict(answer, interval):
     """answer: the verdict on 'more than 1', given (low, high)."""
     low, high = interval
-    check.choice(answer, decision.verdict(interval, above=1), why=f"{low:.3g} to {high:.3g}",
+    known = "no interval" if low != low else f"{low:.3g} to {high:.3g}"
+    check.choice(answer, decision.verdict(interval, above=1), why=known,
                  hint="supported if all of the interval lies above 1, contradicted if none of it "
                  "does, else (or where there is no interval) not decided")
