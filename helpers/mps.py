@@ -24,7 +24,7 @@ from helpers.errors import LabError
 PROGRAM = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 # its pipe lies in the temporary folder that the supervisor removes
-SCRIPT = f'mkdir -p "$TMPDIR/pipe" && {PIPE}="$TMPDIR/pipe" exec {PROGRAM} -f'
+SCRIPT = f'export {PIPE}="$TMPDIR/pipe" && mkdir -p "${PIPE}" && exec {PROGRAM} -f'
 CPUS = Path("/sys/devices/system/cpu")
 _running = []  # the daemon of ways(): a cell that is run twice starts one
 
@@ -107,7 +107,7 @@ class Daemon:
                                     capture_output=True, text=True, timeout=timeout_s)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return None if answer.returncode or "Cannot find" in answer.stdout else answer.stdout
+        return None if "Cannot find" in answer.stdout + answer.stderr else answer.stdout
 
     def clients(self):
         """Process ids of the CUDA programs that run under it, as its servers count them."""
@@ -120,6 +120,12 @@ class Daemon:
         """The last lines of what the daemon and its server wrote."""
         texts = [path.read_text(errors="replace") for path in sorted(self._log.glob("*"))]
         return "\n".join("".join(texts).splitlines()[-lines:])
+
+    @property
+    def answers(self):
+        """True once it has made its pipe and takes commands."""
+        there = any(Path(self.env[PIPE]).glob("*"))
+        return there and self.ask("get_server_list", timeout_s=5) is not None
 
     @property
     def running(self):
@@ -154,7 +160,7 @@ def daemon(*, start_limit_s=20):
                                log_path=log / "stdout.log")
     new, end = Daemon(process, log), time.monotonic() + start_limit_s
     try:
-        while new.ask("get_server_list", timeout_s=5) is None:
+        while not new.answers:
             if not new.running or time.monotonic() > end:
                 raise LabError("The MPS daemon did not start.",
                                cause="No GPU that it may use, or another daemon holds it.",
