@@ -109,6 +109,16 @@ def test_claims_of_a_run_that_lacks_an_arm_decide_nothing(runs):
     assert alone.verdict.tolist() == ["supported"] + ["not decided"] * 4
 
 
+def test_a_control_that_strayed_far_decides_nothing(runs):
+    noisy = runs.copy()
+    wild = (noisy.neighbour == "none again") & (noisy.repeat == 1)
+    noisy.loc[wild, ["tpot_s", "e2el_s"]] *= 6
+    found = lab06.slowdowns(noisy)
+    assert found.smallest.min() > 4 and not found.felt.any()
+    verdicts = ledger.verdicts("06", {"lab06_neighbours": noisy}).verdict
+    assert verdicts.tolist() == ["not decided"] * 5
+
+
 def test_price_is_of_a_whole_answer(runs):
     value, low, high = lab06.price(runs)
     assert low < 1.2 < high and value == pytest.approx(1.2, rel=0.02)

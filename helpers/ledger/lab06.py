@@ -4,6 +4,7 @@ Beside the columns of `experiment.run` (arm: 'shared' or 'split') rows have `nei
 'arithmetic', 'cache', 'memory', or 'none again', the control.
 """
 
+import numpy as np
 import pandas as pd
 
 from helpers import intervals, metrics
@@ -26,20 +27,33 @@ def points(requests, measure="p50_tpot_s"):
 def slowdowns(requests, measure="p50_tpot_s"):
     """How many times as long the measure is beside each neighbour as with none, within each arm.
 
-    One row an arm and neighbour: value, low, high (`intervals.ratio` over repeats), smallest (the
-    most by which 'none again' differed from 'none' in any repeat), and felt: the interval
-    excludes 1, and the effect is larger than `smallest`.
+    One row an arm and neighbour: value, low, high (`ratio`), smallest (`strayed`), and felt: the
+    interval excludes 1.
     """
-    table, rows = points(requests, measure), []
-    for arm in dict.fromkeys(table.columns.get_level_values(0)):
-        at = table[arm].dropna(axis=1, how="all")
-        smallest = (at[AGAIN] / at[ALONE] - 1).abs().max() if AGAIN in at else float("nan")
-        for kind in at.columns.drop(ALONE):
-            value, low, high = intervals.ratio(at[kind], at[ALONE])
-            rows.append({"arm": arm, "neighbour": kind, "value": value, "low": low, "high": high,
-                         "smallest": smallest, "felt": bool(
-                             (low > 1 or high < 1) and abs(value - 1) > smallest)})
-    return pd.DataFrame(rows)
+    table = points(requests, measure)
+    rows = [{"arm": arm, "neighbour": kind, **dict(zip(("value", "low", "high"), ratio(
+        table, (arm, kind), (arm, ALONE)), strict=True)), "smallest": strayed(table, arm)}
+        for arm, kind in table.columns if kind != ALONE]
+    found = pd.DataFrame(rows)
+    return found.assign(felt=(found.low > 1) | (found.high < 1))
+
+
+def strayed(table, arm):
+    """The most by which 'none again' differed from 'none' in any repeat, as a share."""
+    if (arm, AGAIN) not in table:
+        return float("nan")
+    return float((table[arm, AGAIN] / table[arm, ALONE] - 1).abs().max())
+
+
+def ratio(table, over, under):
+    """(value, low, high) of one column of `points` over another: `intervals.ratio` over repeats.
+
+    The interval reaches at least as far as the control strayed, in either arm: NaN without one.
+    """
+    value, low, high = intervals.ratio(table[over], table[under])
+    reach = max(strayed(table, over[0]), strayed(table, under[0]))
+    return value, float(np.minimum(low, value * (1 - reach))), \
+        float(np.maximum(high, value * (1 + reach)))
 
 
 def work(requests):
@@ -59,22 +73,19 @@ def work(requests):
 def slowdown(arm, kind):
     """effect: how many times as long a token takes in that arm, beside that neighbour."""
     def effect(requests):
-        table = points(requests)[arm]
-        return intervals.ratio(table[kind], table[ALONE])
+        return ratio(points(requests), (arm, kind), (arm, ALONE))
     return effect
 
 
 def price(requests):
     """effect: an answer's time with nobody beside it, apart over shared: what the wall costs."""
-    table = points(requests, "p50_e2el_s")
-    return intervals.ratio(table["split", ALONE], table["shared", ALONE])
+    return pays(ALONE)(requests)
 
 
 def pays(kind):
     """effect: an answer's time beside that neighbour, apart over shared: below 1 it pays."""
     def effect(requests):
-        table = points(requests, "p50_e2el_s")
-        return intervals.ratio(table["split", kind], table["shared", kind])
+        return ratio(points(requests, "p50_e2el_s"), ("split", kind), ("shared", kind))
     return effect
 
 
