@@ -100,6 +100,15 @@ def test_time_that_does_not():
     assert verdicts(lab03_steps=fixed)[0] == ["supported", "contradicted"]
 
 
+def test_a_control_that_strays_widens_the_interval():
+    rows = steps(by_bytes)
+    rows.loc[(rows.arm == "again") & (rows.repeat == 1) & (rows.batch == 32), "step_s"] *= 1.5
+    value, low, high = lab03.faster(rows)
+    assert lab03.strayed(rows) == pytest.approx(0.5)
+    assert (low, high) == pytest.approx((0.5 * value, 1.5 * value))
+    assert verdicts(lab03_steps=rows)[0] == ["not decided", "not decided"]
+
+
 def test_one_repeat_decides_nothing():
     judged, found = verdicts(lab03_steps=steps(by_bytes, repeats=1))
     assert judged == ["not decided"] * 2 and found.value.notna().all()

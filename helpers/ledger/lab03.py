@@ -48,10 +48,26 @@ def _at(requests, arm="steps"):
     return found[found.context == found.context.max()]
 
 
-def faster(requests, arm="steps"):
-    """Time of a token at the larger batch over that at the smaller: (value, low, high)."""
+def _times(requests, arm):
     table = _at(requests, arm).pivot(index="repeat", columns="batch", values="token_s")
-    return intervals.ratio(table[LARGE], table[SMALL])
+    return table[LARGE], table[SMALL]
+
+
+def strayed(requests):
+    """The most by which the ratio of 'again' differs from that of 'steps' in any repeat."""
+    (large, small), (again, small_again) = (_times(requests, arm) for arm in ("steps", "again"))
+    return float(((again / small_again) / (large / small) - 1).abs().max())
+
+
+def faster(requests, arm="steps"):
+    """Time of a token at the larger batch over that at the smaller: (value, low, high).
+
+    The interval is `intervals.ratio` over repeats, and reaches at least as far as the control
+    `strayed`. NaN ends below three repeats.
+    """
+    value, low, high = intervals.ratio(*_times(requests, arm))
+    reach = value * strayed(requests)
+    return value, float(np.minimum(low, value - reach)), float(np.maximum(high, value + reach))
 
 
 def fewer(requests):
