@@ -29,8 +29,9 @@ def kept(found, *, ax=None):
         for row in rows.itertuples():
             ax.barh(place, row.kept, left=left, height=0.7, lw=1, edgecolor="white",
                     color=COLOURS.get(row.engine, SERVICES.get(row.engine, "C7")))
-            ax.annotate(f"{row.engine} {row.kept:.2f}", (left + row.kept / 2, place), ha="center",
-                        va="center", fontsize=7, color="white")
+            ax.annotate(f"{row.engine} {row.kept:.2f}" if row.kept > 0.2 else "",
+                        (left + row.kept / 2, place), ha="center", va="bottom", fontsize=7,
+                        color="white")
             left += row.kept
         ax.plot([row.low, row.high], [place] * 2, color="black", lw=2)
         ax.plot(row.value, place, "o", ms=4, color="black")
