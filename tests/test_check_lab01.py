@@ -123,6 +123,14 @@ def test_traffic_is_weights_for_the_batch_and_the_cache():
     assert seen.share.iloc[3] == pytest.approx(2 * 30 * 3.5e5 / 1e9)
 
 
+def test_rows_that_do_not_know_their_machine_decide_nothing_of_it():
+    bare = made(30).drop(columns=["cores", "bandwidth", "weight_bytes", "cache_bytes"])
+    empty = made(30, cores=math.nan, bandwidth=math.nan)
+    for runs in (bare, empty):
+        verdicts = ledger.verdicts("01", {"lab01_sweep": runs}).verdict
+        assert list(verdicts[3:5]) == ["not decided"] * 2 and verdicts[0] == "supported"
+
+
 def test_cores_and_cpu_time_of_a_token():
     hosts = lab01.hosts(made(30)).set_index(["arm", "repeat", "concurrency"])
     assert hosts.cores_used[ONE, 0, 8] == pytest.approx(0.5)

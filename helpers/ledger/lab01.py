@@ -56,14 +56,14 @@ def traffic(requests):
     points = points.merge(about.reset_index(), on=keys)
     points["bytes_per_token"] = points.weight_bytes / points.in_flight + points.cache_bytes
     points["share"] = points.output_tok_per_s * points.bytes_per_token / points.bandwidth
-    found = points.groupby(keys).agg(batch=("in_flight", "mean"), share=("share", "sum"),
-                                     bytes_per_token=("bytes_per_token", "mean"))
-    return found.reset_index()
+    groups = points.groupby(keys)
+    found = groups[["in_flight", "bytes_per_token"]].mean().rename(columns={"in_flight": "batch"})
+    return found.assign(share=groups.share.sum(min_count=1)).reset_index()
 
 
 def hosts(requests):
     """`experiment.totals` with cores_used, of `cores`, and cpu_s_per_token, of all engines."""
-    points = experiment.totals(requests).assign(cores=requests.cores.max())
+    points = experiment.totals(requests).assign(cores=requests["cores"].max())
     points["cores_used"] = points.engine_cpu_s / points.wall_s
     tokens = points.output_tok_per_s * points.duration_s
     return points.assign(cpu_s_per_token=points.engine_cpu_s / tokens)
