@@ -1,7 +1,7 @@
 """A noisy neighbour, as a process of its own: it takes arithmetic, cache or memory bandwidth.
 
 `python neighbour_worker.py DEVICE CORES`: DEVICE cpu or cuda; CORES it may run on, such as 0,1, a
-thread on each (helpers.neighbour starts it so). A command a line, answered by a line of JSON:
+thread bound to each (helpers.neighbour starts it so). A command a line, answered by one of JSON:
 - arithmetic, cache or memory: begin to do that, again and again; answered after the first pass
 - rest: stop; answered with the passes done, the seconds they took, and the bytes they read
 - hold BYTES: take so much memory and write to it; answered with whether it was given
@@ -25,13 +25,15 @@ MEMORY = {"cpu": 2**28, "cuda": 2**31}  # bytes a thread: in no cache
 class Neighbour:
     """What its threads do, and how often they have done it."""
 
-    def __init__(self, device, threads):
-        self.device, self.kind, self.passes, self.since = device, "rest", [0] * threads, 0.0
+    def __init__(self, device, cores):
+        self.device, self.kind, self.since = device, "rest", 0.0
+        self.passes = [0] * (len(cores) if device == "cpu" else 1)
         self.bytes = {"arithmetic": 0, "cache": CACHE[device], "memory": MEMORY[device]}
         self.go, self.held = threading.Condition(), None
-        self.work = [self.jobs() for _ in range(threads)]
-        for number in range(threads):
-            threading.Thread(target=self.loop, args=[number], daemon=True).start()
+        self.work = [self.jobs() for _ in self.passes]
+        for number in range(len(self.passes)):
+            bound = {cores[number]} if device == "cpu" else set(cores)
+            threading.Thread(target=self.loop, args=[number, bound], daemon=True).start()
 
     def jobs(self):
         """{kind: a function that does it once}, with memory of its own."""
@@ -45,14 +47,16 @@ class Neighbour:
             job()
         return jobs
 
-    def loop(self, number):
+    def loop(self, number, bound):
+        os.sched_setaffinity(0, bound)  # of this thread; else where it runs would be luck
         while True:
             with self.go:
                 self.go.wait_for(lambda: self.kind != "rest")
-            self.work[number][self.kind]()
-            if self.device == "cuda":
-                torch.cuda.synchronize()
-            self.passes[number] += 1
+            while (kind := self.kind) != "rest":
+                self.work[number][kind]()
+                if self.device == "cuda":
+                    torch.cuda.synchronize()
+                self.passes[number] += 1
 
     def start(self, kind):
         with self.go:
@@ -88,7 +92,7 @@ class Neighbour:
 def main(device, cores):
     os.sched_setaffinity(0, cores)
     torch.set_num_threads(1)
-    neighbour = Neighbour(device, len(cores) if device == "cpu" else 1)
+    neighbour = Neighbour(device, cores)
     answer = {"ready": True}
     while True:
         print(json.dumps(answer), flush=True)
@@ -100,7 +104,7 @@ def main(device, cores):
         elif command in neighbour.bytes:
             answer = neighbour.start(command)
         else:
-            break
+            os._exit(0)  # whatever its threads are doing: torch aborts if they are in the middle
 
 
 if __name__ == "__main__":

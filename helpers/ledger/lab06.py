@@ -14,7 +14,7 @@ ALONE, AGAIN = "none", "none again"
 FELT = 1.1  # a tenth slower: less than that, and nobody would pay for a wall
 
 
-def points(requests, measure="p50_tpot_s"):
+def points(requests, measure="mean_tpot_s"):
     """A table, a row a repeat, a column for each (arm, neighbour): the measure of that turn."""
     requests = requests[requests.neighbour.notna()].drop(columns="concurrency")
     turns = [{"arm": arm, "neighbour": kind, "repeat": repeat, measure: found[measure].iloc[0]}
@@ -24,7 +24,7 @@ def points(requests, measure="p50_tpot_s"):
     return pd.DataFrame(turns).pivot(index="repeat", columns=["arm", "neighbour"], values=measure)
 
 
-def slowdowns(requests, measure="p50_tpot_s"):
+def slowdowns(requests, measure="mean_tpot_s"):
     """How many times as long the measure is beside each neighbour as with none, within each arm.
 
     One row an arm and neighbour: value, low, high (`ratio`), smallest (`strayed`), and felt: the
@@ -85,7 +85,7 @@ def price(requests):
 def pays(kind):
     """effect: an answer's time beside that neighbour, apart over shared: below 1 it pays."""
     def effect(requests):
-        return ratio(points(requests, "p50_e2el_s"), ("split", kind), ("shared", kind))
+        return ratio(points(requests, "mean_e2el_s"), ("split", kind), ("shared", kind))
     return effect
 
 
