@@ -42,7 +42,8 @@ def kept(found, *, ax=None):
         ax.annotate(name, (end, 0), xycoords=("data", "axes fraction"), xytext=(3, 3),
                     textcoords="offset points", fontsize=8, color="#666666")
     ax.set_yticks(places, names, fontsize=8)
-    widest = np.nanmax(found[["value", "high"]].to_numpy())
+    # an interval that reaches beyond 4 says only that nothing is known
+    widest = max(found.value.max(), min(4, np.nan_to_num(found.high.max())))
     ax.set(xlabel="part of its speed alone; the sum is the normalized progress",
            xlim=(0, max(2.2, 1.05 * widest)), ylim=(places[-1] + 1, -0.7))
     return ax
