@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 READY, FAILED = "The router is ready.", "The router failed"  # of router_app, which imports Ray
 ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
        "RAY_DISABLE_IMPORT_WARNING": "1", "DO_NOT_TRACK": "1",
+       "RAY_worker_niceness": "0",  # by itself it is 15: on a busy machine the router would starve
        "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 _live = []  # the router, or nothing
 

@@ -135,7 +135,7 @@ CLAIMS = [
           f"{SPEED}, one of each over two 16-bit", over(MIXED, "16"), above=1),
     Claim("10", "Two 16-bit engines preempt where two FP8 engines do not", "lab10_topologies",
           "preemptions a repeat, 16 bits less FP8", preempted_more, above=0),
-    Claim("10", "An FP8 cache makes the same answer less likely", "lab10_router",
+    Claim("10", "An FP8 cache makes the 16-bit answer less likely", "lab10_router",
           "loss, nats a token", lost, above=0),
     Claim("10", "Simple requests lose less than hard ones", "lab10_router",
           "loss of simple less that of hard, nats a token", simple_less, below=0),
