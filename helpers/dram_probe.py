@@ -41,12 +41,12 @@ def decode(folder, cache, file):
     from vllm import LLM
 
     config = models.config(folder)
-    largest = max(batch * (tokens + 32) for batch, tokens in POINTS)
-    widest = max(batch for batch, _ in POINTS)
+    widest, longest = (max(column) for column in zip(*POINTS, strict=True))
+    room = max(batch * (tokens + 32) for batch, tokens in POINTS)  # and for one of the longest
     llm = LLM(folder, dtype="bfloat16", kv_cache_dtype=cache, enable_prefix_caching=False,
               async_scheduling=False, max_num_seqs=widest, max_num_batched_tokens=8192,
-              max_model_len=2048, gpu_memory_utilization=0.05,
-              kv_cache_memory_bytes=memory.kv_bytes(config, tokens=largest),
+              max_model_len=longest + 32, gpu_memory_utilization=0.05,
+              kv_cache_memory_bytes=memory.kv_bytes(config, tokens=room + longest + 64),
               **models.engine_flags(folder))
     for batch, tokens in POINTS:
         _decode_one(torch, llm.llm_engine, batch, tokens, file)

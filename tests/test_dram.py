@@ -234,16 +234,41 @@ class Engine:
         return outputs
 
 
-def test_the_probe_shows_steps_in_which_all_decode(monkeypatch, tmp_path):
-    vllm = type(sys)("vllm")
+@pytest.fixture
+def probed(monkeypatch):
+    """(engine, what it was doing in each stretch that was shown, vLLM's stand-in)."""
+    vllm, watched, engine = type(sys)("vllm"), [], Engine()
     vllm.SamplingParams = lambda **limits: type("Limits", (), limits)
     monkeypatch.setitem(sys.modules, "vllm", vllm)
-    watched, engine = [], Engine()
 
     def watch(torch, work):
         watched.append((len(engine.running), len(engine.waiting)))
         work()
     monkeypatch.setattr(dram_probe, "_watched", watch)
+    return engine, watched, vllm
+
+
+def test_every_point_is_shown_and_has_room(probed, monkeypatch, tmp_path):
+    engine, watched, vllm = probed
+    given = {}
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # which the probe changes
+    vllm.LLM = lambda folder, **flags: given.update(flags) or type(
+        "LLM", (), {"llm_engine": engine})
+    monkeypatch.setitem(sys.modules, "torch", type(sys)("torch"))
+    monkeypatch.setattr(models, "config", lambda name: CONFIG)
+    monkeypatch.setattr(models, "engine_flags", lambda folder: {"load_format": "dummy"})
+    dram_probe.decode("folder", "fp8", tmp_path / "said")
+    said = pd.read_json(tmp_path / "said", lines=True)
+    points = said[["batch", "tokens"]].drop_duplicates().apply(tuple, axis=1).tolist()
+    assert points == list(dram_probe.POINTS) and len(watched) == 3 * len(points)
+    assert (said.context - said.tokens).abs().max() < 20
+    most = (said.batch * (said.context + 16)).max()
+    assert given["kv_cache_memory_bytes"] > memory.kv_bytes(CONFIG, tokens=int(most))
+    assert given["max_model_len"] > said.context.max() + 16 and given["kv_cache_dtype"] == "fp8"
+
+
+def test_the_probe_shows_steps_in_which_all_decode(probed, tmp_path):
+    engine, watched, _ = probed
     for batch in (1, 6):
         dram_probe._decode_one(None, engine, batch, 100, tmp_path / "said")
     said = pd.read_json(tmp_path / "said", lines=True)
