@@ -143,7 +143,7 @@ class Neighbour:
 
     def stop(self):
         """End it; calling it twice is fine. A resting client leaves MPS no work half done."""
-        if not self.process.stdin.closed:
+        with contextlib.suppress(BrokenPipeError):  # it has ended, with a command on its way
             self.process.stdin.close()
         with contextlib.suppress(Exception):
             self.process.wait(5)

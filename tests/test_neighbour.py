@@ -79,7 +79,7 @@ def test_it_ends_with_its_owner():
             "os.sched_getaffinity(0))]))\n"
             "print(one.process.pid, flush=True); time.sleep(60)")
     owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    session = int(owner.stdout.readline())
+    session = int(next(line for line in owner.stdout if line.strip().isdigit()))
     owner.kill()
     owner.wait()
     end = time.monotonic() + 15
