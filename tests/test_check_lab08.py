@@ -128,6 +128,10 @@ def test_a_duet_without_repeats_or_with_a_crashed_engine_decides_nothing():
         table = ledger.verdicts("08", {"lab08_whisper": some})
         assert list(table.verdict) == ["not decided"]
     assert "FP8" not in claims.duets(pd.concat([runs[runs.arm != "FP8"], crashed])).index
+    silent = runs.copy()
+    silent["chunk_tokens"] = [tokens if engine == "text" else [0, 0] for tokens, engine in
+                              zip(runs.chunk_tokens, runs.engine, strict=True)]
+    assert claims.duets(silent).loc["FP8", "both"].isna().all()
 
 
 PARTS = pd.DataFrame({arm: {"weights": memory.decode_bytes_per_token(CONFIG, batch=batch,

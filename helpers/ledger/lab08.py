@@ -43,7 +43,8 @@ def _averted(requests):
 def duets(requests, base="16 bits"):
     """Each arm of the duet over `base` in tokens a second while both are loaded (lab 04's `rates`).
 
-    A row an (arm, service) with ratio, low, high; the service `both` is the mean of the two ratios.
+    A row an (arm, service) with ratio, low, high; the service `both` is the mean of the two ratios,
+    NaN where one made no token with `base` while both were loaded.
     """
     rates = lab04.rates(requests).pivot(index="repeat", columns=["engine", "arm"],
                                         values="tok_per_s").dropna()
@@ -52,8 +53,10 @@ def duets(requests, base="16 bits"):
         for name in services:
             found[arm, name] = intervals.ratio(rates[name][arm], rates[name][base])
         new, old = ({name: rates[name][each] for name in services} for each in (arm, base))
-        found[arm, "both"] = [number / len(services)
-                              for number in metrics.normalized_progress(new, old)]
+        found[arm, "both"] = [math.nan] * 3
+        if all((rate > 0).all() for rate in old.values()):
+            found[arm, "both"] = [number / len(services)
+                                  for number in metrics.normalized_progress(new, old)]
     return pd.DataFrame(found, index=["ratio", "low", "high"]).T
 
 
