@@ -3,6 +3,9 @@
 import math
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -10,6 +13,7 @@ import pytest
 
 from helpers import client, experiment, journal, load, models, profile, reference, results, server
 from helpers.errors import LabError
+from helpers.make.leftovers import Watch
 
 LAB = SimpleNamespace(input_len=4, output_len=5)
 
@@ -236,3 +240,43 @@ def test_a_point_may_be_a_name(fleet, capsys):
                           points=["quiet", "loud"], repeats=1)
     assert set(runs.concurrency) == {"quiet", "loud"}
     assert "loud in flight" not in capsys.readouterr().out
+
+
+LAB_SCRIPT = """
+import sys, time
+from pathlib import Path
+from helpers import experiment, journal, results, rows
+journal.PARTIAL, experiment.PAUSE_S = Path(sys.argv[2]), 0
+results.record = lambda *_, **__: None
+fleet = experiment.start({"one": {"a": {}}, "two": {"a": {}, "b": {}}}, sys.argv[1])
+turns = []
+def measure(servers, point, seed):
+    if len(turns) == 4:  # two warm-ups and two turns are done
+        print("in the middle", flush=True)
+        time.sleep(60)
+    turns.append(seed)
+    answer = rows.latencies([0.1, 0.2], 2) | {"outcome": "ok", "error": "", "sent_s": 0.0,
+                                              "input_tokens": 1, "output_tokens": 2}
+    found = rows.table([answer | {"engine": name} for name in servers], tool="t", settings={})
+    found.attrs.update(wall_s=0.2, client_cpu_s=0.01)
+    return found
+experiment.run("t", fleet, measure, points=(2,), repeats=2)
+"""
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_lab_that_is_ended_in_the_middle_leaves_its_turns_and_no_process(kind, standin, tmp_path):
+    watch = Watch()
+    lab = subprocess.Popen([sys.executable, "-c", LAB_SCRIPT, str(standin), str(tmp_path / "left")],
+                           cwd=Path(__file__).parents[1], env=watch.env, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert any(line == "in the middle\n" for line in lab.stdout)
+        assert "VLLM::Worker" in watch.look().values()
+        lab.send_signal(kind)
+        lab.wait(20)
+        assert watch.wait_gone() == {}
+        assert len(list(tmp_path.glob("left/t-*/*.pkl"))) == 2
+    finally:
+        lab.kill()
+        watch.end()
