@@ -53,6 +53,15 @@ class Claim:
         return " and ".join(ends)
 
 
+def ratio_text(found):
+    """(value, low, high) of a ratio as text that says whether it is more than 1, or less."""
+    value, low, high = found
+    if low != low:
+        return f"{value:.2f} (no interval)"
+    word = "more" if low > 1 else "less" if high < 1 else "not shown to differ"
+    return f"{value:.2f} ({low:.2f} to {high:.2f}, {word})"
+
+
 def claims(lab=None):
     """The claims of one lab, or of all of them in order."""
     names = [path.stem for path in sorted(Path(__file__).parent.glob("lab*.py"))

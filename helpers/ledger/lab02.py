@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from helpers import experiment, intervals, pace
-from helpers.ledger import Claim
+from helpers.ledger import Claim, ratio_text
 
 ONE, TWO = "one engine", "two engines"
 WITH = ("two engines MPS", "two engines pinned", "two engines again")
@@ -88,17 +88,9 @@ def in_words(requests):
     arm = arm_with(requests)
     more, gap = over(TWO)(requests), over(ONE)(requests)
     without, with_ = (progress_of(which)(requests)[0] for which in ("without", "with"))
-    return (f"{arm} do {_ratio(more)} of the pair without, and {_ratio(gap)} of one engine; "
+    return (f"{arm} do {ratio_text(more)} of the pair without, and {ratio_text(gap)} of one engine; "
             f"progress {without:.2f} ({_place(without)}) without, {with_:.2f} "
             f"({_place(with_)}) with")
-
-
-def _ratio(found):
-    value, low, high = found
-    if low != low:
-        return f"{value:.2f} (no interval)"
-    word = "more" if low > 1 else "less" if high < 1 else "not shown to differ"
-    return f"{value:.2f} ({low:.2f} to {high:.2f}, {word})"
 
 
 def _place(progress):

@@ -37,11 +37,11 @@ def bytes_over_batch(lines, dots, *, ax=None):
 
 
 def token_parts(parts, *, ax=None):
-    """One bar a configuration: what a token reads of each part, in MB; parts: columns PARTS."""
+    """One bar a configuration: what a token reads of each part, in MB; parts: columns of PARTS."""
     ax = axes(ax, data=parts)
     places, left = np.arange(len(parts)), np.zeros(len(parts))
-    for name, colour in PARTS.items():
-        ax.barh(places, parts[name], left=left, color=colour, label=name, lw=0)
+    for name in parts.columns:
+        ax.barh(places, parts[name], left=left, color=PARTS[name], label=name, lw=0)
         left = left + parts[name].to_numpy(float)
     for place, total in zip(places, left, strict=True):
         ax.annotate(f"{total:.1f}", (total, place), xytext=(4, 0), va="center",
