@@ -53,7 +53,7 @@ class Claim:
         return " and ".join(ends)
 
 
-def ratio_text(found):
+def as_text(found):
     """(value, low, high) of a ratio as text that says whether it is more than 1, or less."""
     value, low, high = found
     if low != low:

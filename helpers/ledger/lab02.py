@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from helpers import experiment, intervals, pace
-from helpers.ledger import Claim, ratio_text
+from helpers.ledger import Claim, as_text
 
 ONE, TWO = "one engine", "two engines"
 WITH = ("two engines MPS", "two engines pinned", "two engines again")
@@ -88,7 +88,7 @@ def in_words(requests):
     arm = arm_with(requests)
     more, gap = over(TWO)(requests), over(ONE)(requests)
     without, with_ = (progress_of(which)(requests)[0] for which in ("without", "with"))
-    return (f"{arm} do {ratio_text(more)} of the pair without, and {ratio_text(gap)} of one engine; "
+    return (f"{arm} do {as_text(more)} of the pair without, and {as_text(gap)} of one engine; "
             f"progress {without:.2f} ({_place(without)}) without, {with_:.2f} "
             f"({_place(with_)}) with")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from helpers import experiment, intervals, metrics, routing
-from helpers.ledger import Claim, ratio_text
+from helpers.ledger import Claim, as_text
 
 ONE, MIXED = "one engine", "one of each"
 KEYS = ["arm", "repeat", "concurrency"]
@@ -112,9 +112,9 @@ def in_words(requests):
             for name, measure in (("throughput", "output_tok_per_s"),
                                   ("goodput", "good_tok_per_s"))}
     return (f"at {most.concurrency.max()} in flight the most throughput: {best['throughput']}; the "
-            f"most goodput: {best['goodput']}. {pair['FP8']} over {ONE}: {ratio_text(speed)} of the "
-            f"throughput, {ratio_text(good)} of the goodput; {MIXED} over {pair['16']}: "
-            f"{ratio_text(mixed)}.")
+            f"most goodput: {best['goodput']}. {pair['FP8']} over {ONE}: {as_text(speed)} of the "
+            f"throughput, {as_text(good)} of the goodput; {MIXED} over {pair['16']}: "
+            f"{as_text(mixed)}.")
 
 
 SPEED, GOOD = "output tokens a second", "output tokens a second of requests within the SLO"
