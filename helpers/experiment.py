@@ -135,10 +135,12 @@ def element_bytes(engine):
 
 def closed_loop(lab):
     """load(servers, point, seed): `point` requests in flight in all, shared out equally, random
-    prompts of the profile's lengths, ROUNDS of them."""
+    prompts of the profile's lengths, ROUNDS of them (one in a quick run)."""
+    rounds = ROUNDS if lab.repeats > 1 else 1
+
     def measure(servers, point, seed):
         return load.together(servers, input_len=lab.input_len, output_len=lab.output_len,
-                             concurrency=point, num_prompts=ROUNDS * point, seed=seed)
+                             concurrency=point, num_prompts=rounds * point, seed=seed)
     return measure
 
 
@@ -156,6 +158,7 @@ def run(name, fleet, measure, *, points, repeats, **about):
     Columns added: arm, repeat, concurrency (the point); of the engine in that turn preemptions and
     engine_cpu_s (CPU seconds of its processes); of the turn wall_s, client_cpu_s, client_share (of
     one core), client_ok (at most CLIENT_LIMIT), gpu_busy (0 to 1; NaN without a GPU).
+    Every point runs once before and is not kept, but for one repeat, which is a lead and no result.
     A finished turn is on the disk: run again with the same arms, it goes on with the next. An arm
     that crashes has a row with outcome 'error'. Recorded as `name` at the end; about: its header.
     """
@@ -163,7 +166,7 @@ def run(name, fleet, measure, *, points, repeats, **about):
              for _, arm in order(fleet, repeats)[repeat * len(fleet):(repeat + 1) * len(fleet)]]
     journal = Journal(name, {"turns": turns, "points": list(points), "engines": _settings(fleet)})
     frames, line = journal.frames(), Line()
-    if journal.done < len(turns):
+    if repeats > 1 and journal.done < len(turns):
         _warm(fleet, measure, points, repeats, line)
     with machine.gpu_busy() as busy:
         for number, (repeat, place, arm) in list(enumerate(turns))[journal.done:]:
