@@ -142,6 +142,6 @@ PARTS = pd.DataFrame({arm: {"weights": memory.decode_bytes_per_token(CONFIG, bat
 
 def test_token_bytes():
     assert_has_units_and_takes_axes(plots.token_bytes, PARTS, unit="MB")
-    ax = plots.token_bytes(PARTS)
+    ax = plots.token_bytes(PARTS.assign(engines=2))  # other columns do not count
     assert [text.get_text() for text in ax.texts if "." in text.get_text()] == ["93.6", "88.1"]
 

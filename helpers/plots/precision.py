@@ -8,4 +8,4 @@ def token_bytes(parts, *, ax=None):
 
     parts: a table of bytes, indexed by arm, with columns weights and cache.
     """
-    return token_parts(parts / 1e6, ax=ax)
+    return token_parts(parts[["weights", "cache"]] / 1e6, ax=ax)
