@@ -9,6 +9,8 @@ import re
 
 import pandas as pd
 
+from helpers import experiment
+
 # Backends that round the queries to FP8 where the cache is FP8, on an NVIDIA GPU
 # (supports_quant_query_input; vllm/v1/attention/backends/{flash_attn,triton_attn}.py, 0.26).
 ROUND_QUERIES = ("FLASH_ATTN", "TRITON_ATTN")
@@ -23,7 +25,7 @@ def chosen(server):
     names none.  products: BOTH_8, BOTH_16, UNKNOWN, or that the cache is widened first.
     """
     log = server.log()
-    fp8 = str(server.settings[3].get("kv_cache_dtype", "auto")).startswith("fp8")
+    fp8 = experiment.element_bytes(server) == 1
     found = re.search(r"Using (?:AttentionBackendEnum\.)?([A-Z_]+) (?:attention )?backend\b", log)
     backend = found[1] if found else "CPU_ATTN" if "device_config=cpu" in log else "not named"
     version = re.search(r"Using FlashAttention version (\d)", log)

@@ -7,7 +7,7 @@ an answer reads of the cache, halfway through it).
 
 import numpy as np
 
-from helpers import experiment, intervals, metrics
+from helpers import experiment, intervals, metrics, pace
 from helpers.ledger import Claim
 
 ONE, TWO = "one engine", "two engines"
@@ -27,16 +27,14 @@ def faster(requests):
 
 
 def progress(requests):
-    """`metrics.normalized_progress` of two engines; alone is one engine under half the load.
+    """`pace.progress` of two engines; alone is one engine under half the load.
 
     (value, low, high). Raises KeyError where half the load was not measured.
     """
     most = requests.concurrency.max()
-    rates = metrics.points(requests).pivot_table(
-        "output_tok_per_s", "repeat", ["arm", "concurrency", "engine"])
-    shared, alone = rates[TWO, most], rates[ONE, most / 2]
-    return metrics.normalized_progress(
-        shared, {engine: alone.iloc[:, 0].to_numpy() for engine in shared})
+    two = requests[(requests.arm == TWO) & (requests.concurrency == most)]
+    alone = requests[(requests.arm == ONE) & (requests.concurrency == most / 2)]
+    return pace.progress(two, alone)
 
 
 def neighbour(requests):
