@@ -8,6 +8,7 @@ data that carries one in `.attrs["caption"]` brings its own.
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 SIZE = (6, 3.5)
 WORKED_OUT = SimpleNamespace(attrs={"caption": "worked out, not measured"})
@@ -47,3 +48,27 @@ def axes(ax=None, *, data=None):
         ax.annotate(caption, (0, 1), xytext=(0, 4), xycoords="axes fraction", va="bottom",
                     textcoords="offset points", fontsize=7, color="#666666")
     return ax
+
+
+def arms_by_machine(ax, found, value):
+    """A row an arm and load: a dot at the column `value`, a line from low to high; returns places.
+
+    found: rows with arm, concurrency, low, high (NaN: no interval, the dot is hollow) and machine,
+    which stands above its rows where there are several. The y axis is set up, top down.
+    """
+    new = found.machine.ne(found.machine.shift()).tolist()
+    several = sum(new) > 1
+    places = np.arange(len(found)) + np.cumsum(new) * several
+    for place, first, row in zip(places, new, found.itertuples(), strict=True):
+        known, colour = row.low == row.low, COLOURS.get(row.arm, "C1")
+        ax.plot([row.low, row.high], [place] * 2, color=colour, lw=2)
+        ax.plot(getattr(row, value), place, "o", ms=5, color=colour,
+                mfc=colour if known else "none")
+        if first and several:
+            ax.annotate(row.machine, (0, place - 1), xycoords=("axes fraction", "data"),
+                        xytext=(4, 0), textcoords="offset points", fontsize=8, va="center",
+                        color="#666666")
+    ax.set_yticks(places, [f"{row.arm}, {row.concurrency:g}" for row in found.itertuples()],
+                  fontsize=8)
+    ax.set_ylim(places[-1] + 0.6, places[0] - 0.6 - several)
+    return places

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.plots.base import COLOURS, axes
+from helpers.plots.base import COLOURS, arms_by_machine, axes
 
 
 def between(points, expected, *, ax=None):
@@ -40,24 +40,13 @@ def over_one(found, *, ax=None):
     which stands above its rows where there are several. A ratio with no interval is hollow.
     """
     ax = axes(ax, data=found)
-    new = found.machine.ne(found.machine.shift()).tolist()
-    places = np.arange(len(found)) + np.cumsum(new) * (sum(new) > 1)
-    for place, first, row in zip(places, new, found.itertuples(), strict=True):
-        known, colour = row.low == row.low, COLOURS.get(row.arm, "C1")
-        ax.barh(place, 2 * row.smallest, left=1 - row.smallest, height=0.9, color="#dddddd", lw=0)
-        ax.plot([row.low, row.high], [place] * 2, color=colour, lw=2)
-        ax.plot(row.ratio, place, "o", ms=5, color=colour, mfc=colour if known else "none")
-        if first and sum(new) > 1:
-            ax.annotate(row.machine, (0, place - 1), xycoords=("axes fraction", "data"),
-                        xytext=(4, 0), textcoords="offset points", fontsize=8, va="center",
-                        color="#666666")
+    places = arms_by_machine(ax, found, "ratio")
+    ax.barh(places, 2 * found.smallest, left=1 - found.smallest, height=0.9, color="#dddddd", lw=0,
+            zorder=0)
     ax.axvline(1, color="black", lw=0.8)
-    ax.set_yticks(places, [f"{row.arm}, {row.concurrency:g}" for row in found.itertuples()],
-                  fontsize=8)
     ends = found[["ratio", "low", "high"]].to_numpy()
     reach = max(1.1 * np.nanmax(np.abs(ends - 1)), 0.2)
-    ax.set(xlabel="output tokens/s, as a ratio to one engine", xlim=(1 - reach, 1 + reach),
-           ylim=(places[-1] + 0.6, places[0] - 0.6 - (sum(new) > 1)))
+    ax.set(xlabel="output tokens/s, as a ratio to one engine", xlim=(1 - reach, 1 + reach))
     return ax
 
 
