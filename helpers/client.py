@@ -106,18 +106,20 @@ def streams(server, prompts, *, max_tokens, concurrency=None, rate=None, tempera
     return frame
 
 
-def together(servers, prompts, *, max_tokens, concurrency, temperature=0, timeout_s=600, **body):
+def together(servers, prompts, *, max_tokens, concurrency, rate=None, temperature=0, timeout_s=600,
+             **body):
     """Load several servers at once, on one clock; returns a DataFrame, column `engine` the name.
 
     servers: {name: Server}.  prompts: {name: its prompts}; a prompt of bytes is a whole HTTP
     request and is sent as it is.  concurrency: {name: most requests in flight there} (closed
-    loops).  max_tokens: as in `streams`, or {name: such}. All connections are open before the
+    loops).  rate: requests a second to each server, whether or not it keeps up (open loops).
+    max_tokens: as in `streams`, or {name: such}. All connections are open before the
     clock starts; sent_s of every row counts from that start. attrs as in `streams`. Raises LabError
     where all failed.
     """
     limits = max_tokens if isinstance(max_tokens, dict) else dict.fromkeys(servers, max_tokens)
     groups = {name: (prompts[name], limits[name], concurrency[name]) for name in servers}
-    clock, found = _run(servers, groups, timeout_s=timeout_s,
+    clock, found = _run(servers, groups, rate=rate, timeout_s=timeout_s,
                         body={"temperature": temperature, **body})
     rows = [{"engine": name, **row} for name, part in found.items() for row in part]
     if rows and all(row["outcome"] != "ok" for row in rows):
@@ -177,7 +179,8 @@ def _requests(server, prompts, max_tokens, body):
 def _request(server, prompt, body):
     """The bytes of one HTTP request."""
     chat = not isinstance(prompt, str) and all(isinstance(part, dict) for part in prompt)
-    path = "/v1/chat/completions" if chat else "/v1/completions"
+    path = urlsplit(server.url).path.rstrip("/") + (
+        "/v1/chat/completions" if chat else "/v1/completions")
     data = json.dumps({"model": server.model, "messages" if chat else "prompt": prompt,
                        **STREAMING, **body}).encode()
     head = (f"POST {path} HTTP/1.1\r\nHost: {urlsplit(server.url).netloc}\r\n"

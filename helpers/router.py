@@ -26,26 +26,28 @@ ROOT = Path(__file__).parents[1]
 READY, FAILED = "The router is ready.", "The router failed"  # of router_app, which imports Ray
 ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
        "RAY_DISABLE_IMPORT_WARNING": "1", "DO_NOT_TRACK": "1",
+       "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else an engine that Ray starts sees no GPU
        "RAY_worker_niceness": "0",  # by itself it is 15: on a busy machine the router would starve
        "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 _live = []  # the router, or nothing
 
 
-class Router:
-    """A running router. `.url` waits until it is ready; `.model` is what the engines serve."""
+class Front:
+    """A running Ray Serve application. `.url` waits until it is ready; `.model` is what it serves.
 
-    def __init__(self, engines, rule, start_limit_s):
-        self.engines, self.rule, self.start_limit_s = engines, rule, start_limit_s
-        self.model = next(iter(engines.values())).model
+    module: of this package, run as `python -m helpers.MODULE SETTINGS`; port is added to settings.
+    """
+
+    def __init__(self, module, settings, model, start_limit_s):
+        self.model, self.start_limit_s = model, start_limit_s
         self._was_ready, self._started = False, time.monotonic()
-        addresses = {name: server.url for name, server in engines.items()}  # waits for them
         self.port, self._reservation = ports.reserve()
-        settings = {"port": self.port, "engines": addresses, "rule": asdict(rule)}
         engine.LOGS.mkdir(parents=True, exist_ok=True)
         self.log_path = engine.LOGS / f"router-{self.port}.log"
         self.log_path.write_bytes(b"")
         self._process = supervisor.start(
-            [sys.executable, "-m", "helpers.router_app", json.dumps(settings)], cwd=ROOT,
+            [sys.executable, "-m", f"helpers.{module}",
+             json.dumps({"port": self.port, **settings})], cwd=ROOT,
             env=os.environ | ENV, log_path=self.log_path)
         self.pid = self._process.pid  # of the supervisor
 
@@ -103,18 +105,30 @@ def start(engines, rule, *, start_limit_s=180):
     engines: {"simple": Server, "hard": Server}, both serving the same model name.  rule: a
     routing.Rule. Raises LabError where Ray is not installed, or the engines' names differ.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise LabError("Ray is not installed here, so there is no router.",
-                       cause="This environment was made without it.",
-                       fix="make setup installs it; everything else goes on without.")
+    need_ray()
     names = {server.model for server in engines.values()}
     if set(engines) != {"simple", "hard"} or len(names) != 1:
         raise LabError(f"A router takes engines 'simple' and 'hard' of one model, not "
                        f"{sorted(engines)} serving {sorted(names)}.",
                        fix="Start both engines with the same served_model_name.")
+    addresses = {name: server.url for name, server in engines.items()}  # waits for them
+    settings = {"engines": addresses, "rule": asdict(rule)}
+    return alone(lambda: Front("router_app", settings, names.pop(), start_limit_s))
+
+
+def need_ray():
+    """Raises LabError where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise LabError("Ray is not installed here, so there is no router.",
+                       cause="This environment was made without it.",
+                       fix="make setup installs it; everything else goes on without.")
+
+
+def alone(make):
+    """End the application that runs, if one does, and return the one that make() starts."""
     ports.go_past_proxies()
     _stop_all()
-    _live.append(Router(engines, rule, start_limit_s))
+    _live.append(make())
     return _live[0]
 
 

@@ -37,7 +37,7 @@ class Router:
 
     def __init__(self, engines, rule):
         self.engines, self.rule, self.session = engines, Rule(**rule), None
-        _stay_here()
+        stay_here()
 
     async def __call__(self, request):
         if self.session is None:  # it belongs to the loop that serves
@@ -56,11 +56,11 @@ class Router:
             message = f"The router cannot reach the engine for {chosen} requests: {error}"
             return JSONResponse({"error": {"message": message}}, 502, {CHOSEN: chosen})
         return StreamingResponse(
-            _pieces(answer), answer.status, {CHOSEN: chosen},
+            pieces(answer), answer.status, {CHOSEN: chosen},
             media_type=answer.headers.get("content-type", "application/json"))
 
 
-def _stay_here():
+def stay_here():
     """Ray Serve would open a port of this replica, for calls of other nodes, to every address."""
     from ray.serve._private import replica
 
@@ -69,7 +69,7 @@ def _stay_here():
         server, address.replace("[::]", HOST))
 
 
-async def _pieces(answer):
+async def pieces(answer):
     """The body as it comes. If the asker goes away, the connection to the engine is closed."""
     try:
         async for piece in answer.content.iter_any():
