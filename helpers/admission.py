@@ -9,6 +9,7 @@ refuses the rest; and the same on two nodes, of which one is lost.
 Ray and all that it starts run under a supervisor: they end with stop(), and with this process.
 """
 
+import contextlib
 import json
 import threading
 import time
@@ -45,10 +46,8 @@ class Doors(router.Front):
         lost = psutil.Process(pid)
         self.lost_at = time.perf_counter()
         for process in [lost, *lost.children(recursive=True)]:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                pass
 
 
 def start(engines, doors, *, start_limit_s=180):
@@ -117,8 +116,8 @@ def compare(name, arms, rates, *, input_len, max_tokens, seconds, repeats, **abo
     """Every arm at every rate, arms in balanced order (A B B A ...); one row a request.
 
     arms: {arm: target of `ask`}.  rates: {load: requests a second}.  seconds: how long requests
-    arrive.  about: columns, the same in all rows. Columns added: arm, load, rate, repeat, client_share
-    (of one core). A finished turn is on the disk; at the end all is recorded as `name`.
+    arrive.  about: columns, the same in all rows. Columns added: arm, load, rate, repeat, and
+    client_share (of one core). A finished turn is on the disk; all is recorded as `name`.
     """
     turns = [(repeat, load_name, arm) for repeat in range(repeats) for load_name in rates
              for turn, arm in experiment.order(arms, repeats) if turn == repeat]

@@ -25,6 +25,7 @@ COLOURS = {
     "shared": "#D55E00", "split": "#0072B2",
     "four times the capacity": "#0072B2", "half": "#E69F00", "closed loop": "#009E73",
     "two engines pinned": "#009E73", "two engines again": "#E69F00",
+    "no limit": "#E69F00", "no limit again": "#F0D08A", "admission": "#009E73",
     "one engine": "#0072B2", "one engine again": "#56B4E9", "two engines": "#D55E00",
     "two engines MPS": "#009E73", "one of each": "#882255", "one engine FP8": "#E69F00",
 } | {f"two engines {way} FP8": "#CC79A7" for way in ("MPS", "pinned", "again")}
