@@ -20,14 +20,14 @@ FOLDER = provenance.ROOT / "results" / "ncu"
 PLACES = ("/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 
 
-def command(module, *arguments, log):
+def command(module, *arguments, log, graphs="graph"):
     """The command line that runs a module under ncu; log: the file for what ncu counts.
 
     Only what the module does between torch.cuda.profiler.start() and stop() is counted, and a CUDA
-    graph as one.
+    graph as one; with graphs="node" every kernel in it by itself.
     """
     return [find() or "ncu", "--clock-control", "none", "--profile-from-start", "off",
-            "--graph-profiling", "graph", "--metrics", ",".join(METRICS), "--csv",
+            "--graph-profiling", graphs, "--metrics", ",".join(METRICS), "--csv",
             "--print-units", "base", "--log-file", str(log),
             sys.executable, "-m", module, *map(str, arguments)]
 
@@ -38,7 +38,7 @@ def find():
     return shutil.which("ncu") or (found[-1] if found else None)
 
 
-def count(name, module, *arguments):
+def count(name, module, *arguments, graphs="graph"):
     """Run a module under ncu: (what it says, a list of dicts; what ncu counted, as in `read`).
 
     The module gets the arguments, and as the last one a file for a JSON line a stretch.
@@ -54,8 +54,8 @@ def count(name, module, *arguments):
     log, said, out = (FOLDER / f"{name}.{kind}" for kind in ("csv", "jsonl", "log"))
     for file in (log, said, out):
         file.unlink(missing_ok=True)
-    process = supervisor.start(command(module, *arguments, said, log=log), env=os.environ,
-                               log_path=out, cwd=provenance.ROOT)
+    process = supervisor.start(command(module, *arguments, said, log=log, graphs=graphs),
+                               env=os.environ, log_path=out, cwd=provenance.ROOT)
     try:
         status = process.wait()
     finally:
