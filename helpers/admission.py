@@ -116,7 +116,7 @@ def compare(name, arms, rates, *, input_len, max_tokens, seconds, repeats, **abo
     """Every arm at every rate, arms in balanced order (A B B A ...); one row a request.
 
     arms: {arm: target of `ask`}.  rates: {load: requests a second}.  seconds: how long requests
-    arrive.  about: columns, the same in all rows. Columns added: arm, load, rate, repeat, and
+    arrive.  about: columns, the same in all rows. Columns added: arm, load, rate, repeat, seconds,
     client_share (of one core). A finished turn is on the disk; all is recorded as `name`.
     """
     turns = [(repeat, load_name, arm) for repeat in range(repeats) for load_name in rates
@@ -129,7 +129,8 @@ def compare(name, arms, rates, *, input_len, max_tokens, seconds, repeats, **abo
                         [repeat, list(rates).index(at)])
         time.sleep(PAUSE_S)
         run = ask(arms[arm], texts, rate=rates[at], max_tokens=max_tokens)
-        frames.append(run.assign(arm=arm, load=at, rate=rates[at], repeat=repeat, **about,
+        frames.append(run.assign(arm=arm, load=at, rate=rates[at], repeat=repeat,
+                                 seconds=seconds, **about,
                                  client_share=run.attrs["client_cpu_s"] / run.attrs["wall_s"]))
         journal.keep(number, frames[-1])
     line.done(f"{name}: {len(turns)} turns in {line.elapsed_s:.0f} s")
