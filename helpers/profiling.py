@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers import provenance, runqueue, trace
+from helpers import provenance, results, runqueue, trace
 from helpers.errors import LabError
 
 FOLDER = provenance.ROOT / "results" / "traces"
@@ -108,8 +108,28 @@ def newest(server):
 
 
 def spans(requests):
-    """The steps of all profiled turns: arm, repeat, engine, then `trace.COLUMNS`. Pure."""
+    """The steps of all profiled turns: arm, repeat, engine, `trace.COLUMNS`, beside_s. Pure.
+
+    beside_s: seconds of its span in which another engine of the turn had a step too.
+    """
     rows = [{"arm": row.arm, "repeat": row.repeat, "engine": row.engine, **step}
             for row in requests[requests.profiled == True].itertuples()  # noqa: E712
             for step in row.spans]
-    return pd.DataFrame(rows, columns=["arm", "repeat", "engine", *trace.COLUMNS])
+    found = pd.DataFrame(rows, columns=["arm", "repeat", "engine", *trace.COLUMNS])
+    beside = [_beside(turn) for _, turn in found.groupby(["arm", "repeat"])]
+    return found.assign(beside_s=pd.concat(beside) if beside else [])
+
+
+def _beside(turn):
+    ends = turn.start_s + turn.span_s
+    return pd.Series({at: sum(
+        max(0.0, min(ends[at], ends[to]) - max(turn.start_s[at], turn.start_s[to]))
+        for to in turn.index[turn.engine != turn.engine[at]]) for at in turn.index}, dtype=float)
+
+
+def recorded():
+    """The shipped decode steps, {machine: rows of `trace.typical`}, the latest of each machine."""
+    shipped = results.load("lab05_trace")
+    shipped = shipped[shipped.source == "recorded"]
+    return {name: rows[rows.time == rows.time.max()]
+            for name, rows in shipped.groupby("machine")}

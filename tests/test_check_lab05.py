@@ -176,4 +176,16 @@ def test_kernels_reach_a_share_of_the_bandwidth():
 
 
 def test_spans_has_the_columns_of_a_trace(runs):
-    assert list(profiling.spans(runs).columns) == ["arm", "repeat", "engine", *trace.COLUMNS]
+    spans = profiling.spans(runs)
+    assert list(spans.columns) == ["arm", "repeat", "engine", *trace.COLUMNS, "beside_s"]
+    assert profiling.spans(runs[:0]).empty
+
+
+def test_beside_is_the_time_in_which_the_other_engine_has_a_step():
+    steps = [[step(8, 2.0, 1, 1, 0.0), step(8, 2.0, 1, 1, 10.0)], [step(8, 2.0, 1, 1, 1.0)]]
+    rows = pd.DataFrame({"arm": "two engines", "repeat": 0, "engine": ["a", "b"],
+                         "profiled": True, "outcome": "ok", "spans": steps})
+    assert profiling.spans(rows).beside_s.tolist() == pytest.approx([1, 0, 1])
+    about = rows.assign(**ABOUT)
+    with pytest.raises(KeyError):  # none lies beside the other for more than half
+        lab05.decode(about)

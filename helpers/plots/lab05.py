@@ -32,13 +32,15 @@ def anatomy(work, *, ax=None):
 
 
 def lanes(spans, *, seconds, ax=None):
-    """Spans of steps of one turn on one clock, a lane an engine; the stretch's middle of the turn.
+    """Spans of steps of one turn on one clock, a lane an engine.
 
-    spans: rows of `profiling.spans` of one (arm, repeat).
+    spans: rows of `profiling.spans` of one (arm, repeat). The stretch has in its middle a decode
+    step that lies beside another engine's, where there is one.
     """
     ax = axes(ax, data=spans)
     decode = spans[spans.kind == "decode"]
-    middle = (decode.start_s.min() + (decode.start_s + decode.span_s).max()) / 2
+    beside = decode[decode.beside_s > decode.span_s / 2]
+    middle = (beside if len(beside) else decode).start_s.median()
     start_s, names = middle - seconds / 2, sorted(spans.engine.unique())
     for place, name in enumerate(names):
         rows = spans[spans.engine == name]
