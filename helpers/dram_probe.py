@@ -55,10 +55,10 @@ def decode(folder, cache, file, points=POINTS, repeats=REPEATS):
               kv_cache_memory_bytes=memory.kv_bytes(config, tokens=room + longest + 64),
               **models.engine_flags(folder))
     for batch, tokens in points:
-        _decode_one(torch, llm.llm_engine, batch, tokens, repeats, file)
+        _decode_one(torch, llm.llm_engine, batch, tokens, file, repeats)
 
 
-def _decode_one(torch, engine, batch, tokens, repeats, file):
+def _decode_one(torch, engine, batch, tokens, file, repeats=REPEATS):
     """Let `batch` sequences grow to about `tokens` tokens each, and show `repeats` of their steps.
 
     A step works on the token made last: it reads the cache of prompt and answer so far. That is
