@@ -88,7 +88,8 @@ def limits(in_flight, capacity, wait_s, engines=2):
 def refused_share(rate, capacity, *, seconds=float("inf"), room=0):
     """Share of requests that a bounded system refuses: 1 - (capacity * seconds + room) / arrived.
 
-    room: places in engines and queue, which fill up first; it vanishes as seconds grow.
+    room: places in the queue, which fill up first; their part vanishes as seconds grow. Places in
+    the engines are no room: capacity * E2EL of them fill before the first answer is done.
     """
     let_in = capacity / rate + room / (rate * seconds)
     return max(0.0, 1 - let_in)

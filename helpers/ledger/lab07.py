@@ -1,7 +1,7 @@
 """The claims of lab 07: what admission does for two engines, and what a lost node does.
 
 Rows of lab07_admission are requests with arm, load ('below', 'at', 'above' the knee), rate, repeat,
-capacity (requests a second), room (places in engines and queue), seconds (of arrivals),
+capacity (requests a second), room (places in the queue), seconds (of arrivals),
 limit_ttft_s, limit_tpot_s. Rows of lab07_node_loss are requests with lost_s, missed_s, full_s.
 """
 
