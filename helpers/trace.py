@@ -112,10 +112,11 @@ def _read(trace):
     marks = marks.assign(contexts=named.loc[marks.index, 0].astype(int),
                          batch=named.loc[marks.index, 1].astype(int)).reset_index(drop=True)
     device = events.cat.isin(DEVICE)
-    work = _launched(events, device) if device.any() else _operators(events, marks.tid.iloc[0])
+    gpu = device.any() or events.cat.isin(CALLS).any()
+    work = _launched(events, device) if gpu else _operators(events, marks.tid.iloc[0])
     work["step"] = np.searchsorted(marks.ts, work.when, side="right") - 1
     work = work[work.step >= 0].sort_values("ts")
-    if not device.any():  # what the thread does after the step's mark is not the model
+    if not gpu:  # what the thread does after the step's mark is not the model
         work = work[work.ts < (marks.ts + marks.dur).to_numpy()[work.step]]
     kinds = {name: part(name) for name in work.name.unique()}
     return marks, work.assign(end=work.ts + work.dur, part=work.name.map(kinds))

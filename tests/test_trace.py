@@ -108,7 +108,11 @@ def test_steps_of_no_requests_do_not_count():
 
 @pytest.mark.parametrize(("given", "says"), [
     (made(event("cpu_op", "aten::add", 1, 1)), "no steps"),
-    (made(mark(0, 4, 0)), "nothing that computes")])
+    (made(mark(0, 4, 0)), "nothing that computes"),
+    # a GPU's, of which the profiler saw the calls and no kernel: its operators are not its work
+    (made(mark(0, 4, 0), event("cpu_op", "aten::mm", 1, 2),
+          event("cuda_runtime", "cudaGraphLaunch", 2, 1, correlation=1)), "nothing that computes")
+])
 def test_a_trace_without_what_is_needed_says_so(given, says):
     with pytest.raises(LabError, match=says):
         trace.steps(given)
