@@ -128,7 +128,7 @@ def _launched(events, device):
                              if isinstance(args, dict) else -1)
     calls = events[events.cat.isin(CALLS)].assign(number=number).drop_duplicates("number")
     calls = calls.set_index("number")
-    work = events[device].assign(number=number)
+    work = events[device].assign(number=number[device])
     when = work.number.map(calls.ts)
     graph = work.number.map(calls.name).astype(str).str.contains("GraphLaunch")
     return work.assign(when=when.fillna(work.ts), graph=graph)
