@@ -18,13 +18,16 @@ import aiohttp
 import ray
 from ray import serve
 from ray.cluster_utils import Cluster
-from ray.serve.config import BackpressureConfig
+from ray.serve.config import BackpressureConfig, RequestRouterConfig
 from starlette.responses import JSONResponse, StreamingResponse
 
 from helpers.router_app import FAILED, HOST, READY, pieces, stay_here
 
 MANY = 10_000  # requests: no limit that a class would reach
 LOOK_S = 0.25  # between two looks at the replicas
+# A request that waits asks the replicas again and again, by default at growing distances up to
+# half a second: with so few places, they would stand empty for as long.
+ASK_AGAIN = RequestRouterConfig(initial_backoff_s=0.01, backoff_multiplier=2, max_backoff_s=0.04)
 
 
 @serve.deployment
@@ -82,7 +85,7 @@ def door(name, limits, engines, engine):
             status_code=429, retry_after_s=limits["retry_after_s"])}
     options = {"num_cpus": 0, "resources": {"engine": 1}}
     return Door.options(num_replicas=2, ray_actor_options=options, health_check_period_s=1,
-                        **bounds).bind(f"/{name}", engines, engine)
+                        request_router_config=ASK_AGAIN, **bounds).bind(f"/{name}", engines, engine)
 
 
 def nodes(count, room):
