@@ -3,16 +3,18 @@
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import httpx
+import pandas as pd
 import psutil
 import pytest
 from owners import Tree, end
 from test_router import look
 
-from helpers import admission, reference, router
+from helpers import admission, journal, reference, router, rows
 from helpers.errors import LabError
 
 OWNER = """
@@ -98,3 +100,69 @@ def test_two_servers_get_their_shares_in_an_open_loop():
         rows = admission.ask({"a": a, "b": b}, admission.prompts(10, 8, 1), rate=20, max_tokens=2)
     assert list(rows.engine) == ["a"] * 5 + ["b"] * 5
     assert rows.intended_s.max() == pytest.approx(0.4)  # 10 a second to each
+
+
+def answers(target, texts, *, rate, max_tokens):
+    """In place of admission.ask: every answer takes 0.1 s."""
+    made = [{"sent_s": n / rate, "intended_s": n / rate, **rows.latencies([0.05, 0.1], 2),
+             "input_tokens": len(text), "output_tokens": 2, "outcome": "ok", "error": ""}
+            for n, text in enumerate(texts)]
+    found = rows.table(made, tool="client", settings={})
+    found.attrs.update(started=time.perf_counter(), wall_s=1.0, client_cpu_s=0.1)
+    return found
+
+
+def test_arms_take_turns_and_an_interrupted_run_goes_on(monkeypatch, tmp_path):
+    asked = []
+
+    def ask(target, texts, **about):
+        if len(asked) == 5:
+            asked.append("interrupted")
+            raise KeyboardInterrupt
+        asked.append((target, len(texts)))
+        return answers(target, texts, **about)
+
+    monkeypatch.setattr(journal, "PARTIAL", tmp_path)
+    monkeypatch.setattr(admission, "ask", ask)
+    monkeypatch.setattr(admission, "PAUSE_S", 0)
+    recorded = []
+    monkeypatch.setattr(admission.results, "record", lambda name, runs: recorded.append(name))
+    run = {"arms": {"x": "X", "y": "Y"}, "rates": {"below": 4.0, "above": 8.0}, "input_len": 3,
+           "max_tokens": 2, "seconds": 2, "repeats": 2, "capacity": 5.0}
+    with pytest.raises(KeyboardInterrupt):
+        admission.compare("test_admission", **run)
+    assert not recorded
+    found = admission.compare("test_admission", **run)
+    del asked[5]
+    assert asked == [("X", 8), ("Y", 8), ("X", 16), ("Y", 16), ("Y", 8), ("X", 8), ("Y", 16),
+                     ("X", 16)]
+    assert len(found) == 96 and set(found.seconds) == {2} and set(found.capacity) == {5.0}
+    assert recorded == ["test_admission"] and not list(tmp_path.iterdir())
+
+
+def test_a_loss_is_put_on_the_clock_of_the_requests(monkeypatch):
+    class Front:
+        lost_at = None
+
+        def door(self, name):
+            return name
+
+        def lose(self):
+            self.lost_at = time.perf_counter()
+
+        def events(self):
+            noted = [(0, 2), (0.5, 1), (2.5, 2)]
+            now = self.lost_at or 0
+            seen = noted if self.lost_at else noted[:1]
+            return pd.DataFrame([{"at": now + at, "running": number} for at, number in seen])
+
+    def ask(*arguments, **about):
+        found = answers(*arguments, **about)
+        time.sleep(0.3)
+        return found
+
+    monkeypatch.setattr(admission, "ask", ask)
+    seen = admission.through_a_loss(Front(), ["a"] * 4, rate=2, max_tokens=2, after_s=0.1).iloc[0]
+    assert seen.lost_s == pytest.approx(0.1, abs=0.05)
+    assert seen.missed_s == pytest.approx(seen.lost_s + 0.5)
+    assert seen.full_s == pytest.approx(seen.lost_s + 2.5)
