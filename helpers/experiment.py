@@ -6,7 +6,7 @@
                             "b": {"kv_cache_memory_bytes": pool // 2}}}
     fleet = experiment.start(arms, path)
     runs = experiment.run("lab01_sweep", fleet, experiment.closed_loop(lab),
-                          points=lab.shared_concurrencies, repeats=lab.repeats)
+                          points=lab.shared_concurrencies, repeats=lab.shared_repeats)
 
 An engine's dict holds vLLM's flags, and may hold `model` (a folder) and `env` (variables).
 """

@@ -30,6 +30,7 @@ class Profile:
     concurrency: int  # requests in flight
     concurrencies: tuple  # the sweep
     shared_concurrencies: tuple  # in flight over all engines of a lab's arm
+    shared_repeats: int  # of a lab's point
     num_prompts: int  # requests in one benchmark point
     warmups: int  # requests before measuring
     rates: tuple  # arrivals in requests per second: on a CPU below and above what it can do
@@ -67,6 +68,7 @@ CPU = Profile(
     concurrency=8,
     concurrencies=(1, 2, 4, 8, 16),
     shared_concurrencies=(4, 16),
+    shared_repeats=3,
     num_prompts=16,
     warmups=8,
     rates=(2, 20),
@@ -90,6 +92,7 @@ GPU = Profile(
     concurrency=8,
     concurrencies=(1, 2, 4, 8, 16, 32, 64),
     shared_concurrencies=(8, 32, 64, 128),
+    shared_repeats=6,  # one engine differs from itself by a fifth there, and a point takes seconds
     num_prompts=128,
     warmups=8,
     rates=(1, 4),  # the classroom tutorial's
@@ -106,7 +109,7 @@ def current():
     if os.environ.get("LAB_QUICK"):
         profile = replace(profile, num_prompts=8, repeats=1, rates=profile.rates[:1],
                           load_seconds=15, concurrencies=(1, profile.concurrency),
-                          shared_concurrencies=(profile.concurrency,))
+                          shared_concurrencies=(profile.concurrency,), shared_repeats=1)
         print("LAB_QUICK: the smallest loads, and one repeat only. These are not results.")
     if profile.model.startswith("shape:"):
         print("Random weights: speed and memory are the real model's, the text means nothing.")
