@@ -7,6 +7,7 @@ cache_bytes (that a token of an answer reads).
 """
 
 import numpy as np
+import pandas as pd
 
 from helpers import intervals, profiling
 from helpers.ledger import Claim
@@ -17,25 +18,26 @@ AGAIN = f"{ONE} again"
 
 def decode(requests):
     """Median of each decode step's numbers, a row an (arm, repeat): of the fullest batches.
-
-    In a pair only steps count that lie beside one of the other engine, for half of their span.
     span_s, busy_s, period_s, of all engines of an arm; idle: 1 - busy_s / period_s; floor: time
-    to read the bytes of a step, by bandwidth, over span_s. Raises KeyError where none was traced.
+    to read the bytes of a step, by bandwidth, over span_s. And of all steps: work_s, their spans
+    added up, an engine; beside: which part of that lay beside a step of the other engine. An engine
+    has the same work in every arm. Raises KeyError where none was traced.
     """
-    found = profiling.spans(requests)
-    pair = found.groupby(["arm", "repeat"]).engine.transform("nunique") > 1
-    found = found[(found.kind == "decode") & (found.batch == found.batch.max())
-                  & (~pair | (found.beside_s > found.span_s / 2))]
+    spans = profiling.spans(requests)
+    turns = spans.groupby(["arm", "repeat"])
+    every = pd.DataFrame({"work_s": turns.span_s.sum() / turns.engine.nunique(),
+                          "beside": turns.beside_s.sum() / turns.span_s.sum()})
+    found = spans[(spans.kind == "decode") & (spans.batch == spans.batch.max())]
     if found.empty:
         raise KeyError("no decode step was traced")
     table = found.groupby(["arm", "repeat"])[["batch", "span_s", "busy_s", "period_s"]].median()
     about = requests.groupby(["arm", "repeat"])[["weight_bytes", "cache_bytes",
                                                  "bandwidth"]].first().reindex(table.index)
     least_s = (about.weight_bytes + table.batch * about.cache_bytes) / about.bandwidth
-    return table.assign(idle=1 - table.busy_s / table.period_s, floor=least_s / table.span_s)
+    return table.join(every).assign(idle=1 - table.busy_s / table.period_s, floor=least_s / table.span_s)
 
 
-def ratio(table, over, under, column="span_s", again=AGAIN):
+def ratio(table, over, under, column="work_s", again=AGAIN):
     """(value, low, high) of a column of one arm over another's, paired by repeat.
 
     The interval reaches at least as far from the value as `again` strayed from ONE in any repeat:
@@ -58,12 +60,12 @@ def of_one(column):
 
 
 def grew(requests):
-    """effect: span of a decode step beside another engine, over alone."""
+    """effect: spans of an engine's steps beside another, over alone, for the same work."""
     return ratio(decode(requests), TWO, ONE)
 
 
 def grew_with(requests):
-    """effect: span in the pair with MPS (pinned, on a CPU), over the pair without."""
+    """effect: spans in the pair with MPS (pinned, on a CPU), over the pair without."""
     return ratio(decode(requests), arm_with(requests), TWO)
 
 
@@ -113,10 +115,10 @@ def queueing(requests):
 CLAIMS = [
     Claim("05", "CPU queueing: threads of two engines wait for a core, more than one engine's",
           "lab05_steps", "share of waiting, two less one", queueing, above=0.05),
-    Claim("05", "A decode step's span on the device grows while sharing, at an equal batch",
-          "lab05_spans", "span beside another over span alone", grew, above=1),
+    Claim("05", "Spans on the device grow while sharing, for the same work", "lab05_spans",
+          "an engine's spans beside another over alone", grew, above=1),
     Claim("05", "MPS (on a CPU: pinned cores) makes the spans of a pair shorter", "lab05_spans",
-          "span in the pair with over without", grew_with, below=1),
+          "spans in the pair with over without", grew_with, below=1),
     Claim("05", "Host-bound: one engine's device idles more than a tenth of its decode steps",
           "lab05_spans", "idle share of a decode step", of_one("idle"), above=0.1),
     Claim("05", "Memory-bound: bytes take more than half of one engine's decode span",
