@@ -34,7 +34,8 @@ def decode(requests):
     about = requests.groupby(["arm", "repeat"])[["weight_bytes", "cache_bytes",
                                                  "bandwidth"]].first().reindex(table.index)
     least_s = (about.weight_bytes + table.batch * about.cache_bytes) / about.bandwidth
-    return table.join(every).assign(idle=1 - table.busy_s / table.period_s, floor=least_s / table.span_s)
+    return table.join(every).assign(idle=1 - table.busy_s / table.period_s,
+                                    floor=least_s / table.span_s)
 
 
 def ratio(table, over, under, column="work_s", again=AGAIN):
