@@ -111,7 +111,7 @@ def watch(cluster, others, about):
     while True:
         for at, node in enumerate(others):
             if node.all_processes["raylet"][0].process.poll() is not None:
-                others[at] = cluster.add_node(**about)
+                others[at] = cluster.add_node(wait=False, **about)
         found = {"running": running(), "nodes": [raylet(node) for node in others]}
         if found != seen:
             print(json.dumps({"at": time.perf_counter(), **found}), flush=True)
