@@ -66,9 +66,10 @@ def ask(server, questions, *, max_tokens=32, concurrency=16):
                           chat_template_kwargs={"enable_thinking": False})
     if (failed := rows[rows.outcome != "ok"]).size:
         raise LabError(f"{len(failed)} questions were not answered: {failed.error.iloc[0]}")
-    return pd.DataFrame([{"task": each["task"], "example": each["prompt"], "answer": text.strip(),
-                          "right": follows(text, each["rule"])}
-                         for each, text in zip(questions, rows.text, strict=True)])
+    return pd.DataFrame([{"task": each["task"], "example": f"{place} {each['prompt']}",
+                          "answer": text.strip(), "right": follows(text, each["rule"])}
+                         for place, (each, text) in enumerate(
+                             zip(questions, rows.text, strict=True))])
 
 
 def science(rows):
