@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
-from helpers import kv_scales, ledger, tasks
+from helpers import kv_scales, ledger, quality, tasks
 from helpers.check import WrongAnswer
 from helpers.check import lab09 as check
 from helpers.errors import LabError
@@ -66,6 +66,8 @@ def test_checks():
     check.lost(lab09.difference(tokens(), lab09.CALIBRATED).mean, tokens())
     found = lab09.difference(tokens(), lab09.CALIBRATED, lab09.PLAIN)
     check.needed(found.pairs * 4, found, found.detectable / 2)
+    check.needed(2.3, quality.Difference(10, 0, 0, 0, 0.48), 1)  # rounded up it would be 3
+    check.needed(..., found, 1)
     for wrong in (lambda: check.scale(1, 10), lambda: check.lost(5, tokens()),
                   lambda: check.needed(1, found, found.detectable / 2)):
         with pytest.raises(WrongAnswer):

@@ -23,6 +23,11 @@ def lost(answer, tokens):
 
 def needed(answer, found, effect):
     """Stretches that would show `effect`, from the scatter of the reader's own."""
-    check.number(answer, lab09.needed(found, effect), within=0.01, unit="stretches",
+    expected = found.pairs * (found.detectable / effect) ** 2
+    if check.unanswered(answer):
+        return
+    if abs(answer - expected) < 1:  # rounded up, or not
+        answer = expected
+    check.number(answer, expected, within=0.01, unit="stretches",
                  hint="the detectable effect shrinks with the root of the number of pairs: "
                  "pairs * (detectable / effect) ** 2")
