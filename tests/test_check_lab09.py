@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
-from helpers import kv_scales, ledger, quality, tasks
+from helpers import docstrings, kv_scales, ledger, quality, tasks
 from helpers.check import WrongAnswer
 from helpers.check import lab09 as check
 from helpers.errors import LabError
@@ -113,3 +113,9 @@ def test_the_engine_ignored_the_scales(model):
 def test_what_ships_is_of_every_layer():
     shipped = kv_scales.scales("smollm2-135m")
     assert len(shipped) == 60 and all(0 < value < 1 for value in shipped.values())
+
+
+def test_docstrings_are_enough_and_the_same():
+    found = docstrings.pieces(60)
+    assert len(found) == 60 and {len(text) for text in found.values()} == {4000}
+    assert found == docstrings.pieces(60)

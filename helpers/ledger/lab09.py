@@ -24,7 +24,7 @@ def stretches(tokens):
 
 def difference(tokens, over, under=BASE):
     """`quality.Difference` of two arms' NLL, stretch by stretch. Raises KeyError, ValueError."""
-    means = stretches(tokens)
+    means = stretches(tokens[tokens.arm.isin([over, under])])
     return quality.paired(means[over], means[under])
 
 
