@@ -120,6 +120,15 @@ def require(log, path, *, layers):
     return found
 
 
+def require_effect(calibrated, uncalibrated):
+    """Raise LabError where two engines gave every token the very same NLL: scales were ignored."""
+    if len(calibrated) == len(uncalibrated) and (
+            np.asarray(calibrated) == np.asarray(uncalibrated)).all():
+        raise LabError("Called calibrated, but it answers exactly as with scales of 1.",
+                       cause="The engine did not use the scales, or keeps no FP8 cache.",
+                       fix="Compare the names of the scales with those that vLLM loads.")
+
+
 def ship(model=models.OFFLINE_DEFAULT):
     """Calibrate a model and write its scales into data/kv_scales.json."""
     shipped = json.loads(SHIPPED.read_text(encoding="utf-8")) if SHIPPED.exists() else {}

@@ -110,6 +110,12 @@ def test_the_engine_ignored_the_scales(model):
         kv_scales.require(f"WARNING {kv_scales.BETRAYAL} for fp8_e4m3.", made, layers=1)
 
 
+def test_scales_without_effect():
+    kv_scales.require_effect([1.0, 2.0], [1.0, 2.1])
+    with pytest.raises(LabError, match="exactly as with scales of 1"):
+        kv_scales.require_effect([1.0, 2.0], [1.0, 2.0])
+
+
 def test_what_ships_is_of_every_layer():
     shipped = kv_scales.scales("smollm2-135m")
     assert len(shipped) == 60 and all(0 < value < 1 for value in shipped.values())
