@@ -36,7 +36,6 @@ from helpers.progress import Line
 FLAGS = {"max_num_seqs": 128, "enable_prefix_caching": False, "gpu_memory_utilization": 0.05}
 CLIENT_LIMIT = 0.6  # of the core that the client's thread can use
 PAUSE_S = 1  # on a CPU the threads of the engine that was loaded last go on spinning for a moment
-ROUNDS = 4  # requests for each that is in flight
 PREEMPTIONS = "vllm:num_preemptions_total"
 
 
@@ -135,12 +134,11 @@ def element_bytes(engine):
 
 def closed_loop(lab):
     """load(servers, point, seed): `point` requests in flight in all, shared out equally, random
-    prompts of the profile's lengths, ROUNDS of them (one in a quick run)."""
-    rounds = ROUNDS if lab.repeats > 1 else 1
-
+    prompts of the profile's lengths, shared_rounds for each that is in flight."""
     def measure(servers, point, seed):
         return load.together(servers, input_len=lab.input_len, output_len=lab.output_len,
-                             concurrency=point, num_prompts=rounds * point, seed=seed)
+                             concurrency=point, seed=seed,
+                             num_prompts=lab.shared_rounds * point)
     return measure
 
 

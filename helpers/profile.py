@@ -31,6 +31,7 @@ class Profile:
     concurrencies: tuple  # the sweep
     shared_concurrencies: tuple  # in flight over all engines of a lab's arm
     shared_repeats: int  # of a lab's point
+    shared_rounds: int  # requests there for each that is in flight
     num_prompts: int  # requests in one benchmark point
     warmups: int  # requests before measuring
     rates: tuple  # arrivals in requests per second: on a CPU below and above what it can do
@@ -69,6 +70,7 @@ CPU = Profile(
     concurrencies=(1, 2, 4, 8, 16),
     shared_concurrencies=(4, 16),
     shared_repeats=3,
+    shared_rounds=4,
     num_prompts=16,
     warmups=8,
     rates=(2, 20),
@@ -92,7 +94,8 @@ GPU = Profile(
     concurrency=8,
     concurrencies=(1, 2, 4, 8, 16, 32, 64),
     shared_concurrencies=(8, 32, 64, 128),
-    shared_repeats=6,  # one engine differs from itself by a fifth there, and a point takes seconds
+    shared_repeats=6,  # one engine differs from itself by a fifth there, from turn to turn
+    shared_rounds=2,
     num_prompts=128,
     warmups=8,
     rates=(1, 4),  # the classroom tutorial's
@@ -109,7 +112,8 @@ def current():
     if os.environ.get("LAB_QUICK"):
         profile = replace(profile, num_prompts=8, repeats=1, rates=profile.rates[:1],
                           load_seconds=15, concurrencies=(1, profile.concurrency),
-                          shared_concurrencies=(profile.concurrency,), shared_repeats=1)
+                          shared_concurrencies=(profile.concurrency,), shared_repeats=1,
+                          shared_rounds=1)
         print("LAB_QUICK: the smallest loads, and one repeat only. These are not results.")
     if profile.model.startswith("shape:"):
         print("Random weights: speed and memory are the real model's, the text means nothing.")

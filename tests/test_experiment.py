@@ -15,7 +15,7 @@ from helpers import client, experiment, journal, load, models, profile, referenc
 from helpers.errors import LabError
 from helpers.make.leftovers import Watch
 
-LAB = SimpleNamespace(input_len=4, output_len=5, repeats=3)
+LAB = SimpleNamespace(input_len=4, output_len=5, shared_rounds=4)
 
 
 @pytest.fixture(scope="module")
