@@ -7,7 +7,7 @@ another time. What shares the device between them can change only the last.
 
 import pandas as pd
 
-from helpers import metrics
+from helpers import metrics, overlap
 
 KEYS = ["arm", "concurrency", "repeat"]
 
@@ -39,8 +39,8 @@ def progress(shared, alone):
     shared, alone: runs of one concurrency each, alone with half as many requests in flight, and as
     many repeats. By `metrics.normalized_progress`, the engines of the pair being its services, and
     the one that ran alone the measure for both: 1 is taking turns, 2 is not noticing each other.
+    Rates are those of `overlap`. Raises ValueError where the two were never loaded at once.
     """
-    rates = metrics.points(shared).pivot(index="repeat", columns="engine",
-                                         values="output_tok_per_s")
-    solo = metrics.points(alone.drop(columns="engine")).set_index("repeat").output_tok_per_s
-    return metrics.normalized_progress(rates, pd.DataFrame(dict.fromkeys(rates.columns, solo)))
+    pair = overlap.rates(shared).pivot(index="repeat", columns="engine", values="tok_per_s")
+    solo = overlap.rates(alone).set_index("repeat").tok_per_s
+    return metrics.normalized_progress(pair, pd.DataFrame(dict.fromkeys(pair.columns, solo)))

@@ -105,13 +105,13 @@ def test_a_pair_that_crashed_decides_nothing():
     runs = pd.concat([runs[runs.arm != TWO], crashed], ignore_index=True)
     verdicts = ledger.verdicts("01", {"lab01_sweep": runs})
     assert set(verdicts.verdict[:5]) == {"not decided"}
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="the same services"):
         lab01.progress(runs)
 
 
 def test_half_the_load_has_to_be_there():
     runs = made(30)
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="the same services"):
         lab01.progress(runs[runs.concurrency == 8])
 
 

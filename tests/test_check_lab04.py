@@ -9,7 +9,7 @@ import pytest
 from checks import assert_judges
 from figures import assert_has_units_and_takes_axes
 
-from helpers import ledger, models, plots
+from helpers import ledger, models, overlap, plots
 from helpers.check import lab04 as check
 from helpers.ledger import lab04
 
@@ -49,25 +49,25 @@ def run(repeats=3, jitter=0.001):
 
 def test_the_stretch_begins_with_the_last_and_ends_with_the_first_empty_place():
     both = pd.DataFrame(rows("a", 1.0) + rows("b", 3.0, late_s=0.5))
-    assert lab04.stretch(both) == (0.5, 4.0)  # a's last wave is sent at 3 s, and ends at 4 s
+    assert overlap.stretch(both) == (0.5, 4.0)  # a's last wave is sent at 3 s, and ends at 4 s
     with pytest.raises(ValueError, match="never loaded"):
-        lab04.stretch(pd.DataFrame(rows("a", 1.0) + rows("b", 1.0, late_s=9)))
+        overlap.stretch(pd.DataFrame(rows("a", 1.0) + rows("b", 1.0, late_s=9)))
     with pytest.raises(ValueError, match="never loaded"):
-        lab04.stretch(both[:0])
+        overlap.stretch(both[:0])
 
 
 def test_rates_count_the_tokens_of_the_stretch_alone():
     both = pd.DataFrame(rows("a", 1.0) + rows("b", 3.0)).assign(arm="x", repeat=0)
-    found = lab04.rates(both).set_index("engine")
+    found = overlap.rates(both).set_index("engine")
     assert list(found.seconds) == [4, 4]
     assert found.tok_per_s["a"] == pytest.approx(20)  # two places, ten tokens a second
     assert found.tok_per_s["b"] == pytest.approx(26 / 4)  # at 0.3 s, 0.6 s, ... 3.9 s: 13 tokens
     unknown = both.assign(chunk_tokens=None, output_tokens=2 * TOKENS)
-    assert lab04.rates(unknown).set_index("engine").tok_per_s["a"] == pytest.approx(40)
-    shipped = lab04.rates(both.drop(columns=["chunk_times_s", "chunk_tokens"]))
+    assert overlap.rates(unknown).set_index("engine").tok_per_s["a"] == pytest.approx(40)
+    shipped = overlap.rates(both.drop(columns=["chunk_times_s", "chunk_tokens"]))
     assert list(shipped.tok_per_s) == pytest.approx(list(found.tok_per_s))
     both.loc[0, "outcome"] = "error"
-    assert lab04.rates(both).empty
+    assert overlap.rates(both).empty
 
 
 def test_the_progress_of_known_turns():

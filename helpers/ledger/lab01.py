@@ -29,7 +29,7 @@ def faster(requests):
 def progress(requests):
     """`pace.progress` of two engines; alone is one engine under half the load.
 
-    (value, low, high). Raises KeyError where half the load was not measured.
+    (value, low, high). Raises ValueError where half the load was not measured.
     """
     most = requests.concurrency.max()
     two = requests[(requests.arm == TWO) & (requests.concurrency == most)]

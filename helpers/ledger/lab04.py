@@ -1,69 +1,17 @@
 """The claims of lab 04: a text model and a speech model on one device. Pure but for its imports.
 
-Rates are taken over the stretch of a turn in which all of its services have all their places
-taken (`stretch`): before and after it one of them would have the device to itself. Rows have,
-beside the columns of `experiment.run`, `cores`: of the machine.
+Rates are those of `overlap`: of the time in which all services are loaded. Rows have, beside the
+columns of `experiment.run`, `cores`: of the machine.
 """
 
 import numpy as np
-import pandas as pd
 
-from helpers import intervals, metrics
+from helpers import intervals, metrics, overlap
 from helpers.ledger import Claim
 
 MIXED, ALIKE = "text and speech", "two text engines"
 HALVES, BOTH = "one engine, in halves", "one engine, both loads"
 ALONE = {"text": "text alone", "speech": "speech alone"}
-KEYS = ["arm", "repeat", "engine"]
-
-
-def stretch(turn):
-    """(start, end) in seconds: from when every service has begun until a place stays empty.
-
-    It ends with the first answer, of any service, after that service has sent its last request.
-    turn: requests of one turn, on one clock. Raises ValueError where there is no such stretch.
-    """
-    start, ends = 0.0, []
-    for _, rows in turn.groupby("engine"):
-        done = (rows.sent_s + rows.e2el_s).to_numpy(float)
-        start = max(start, rows.sent_s.min())
-        ends.append(np.min(done, where=done > rows.sent_s.max(), initial=np.inf))
-    if not ends or not start < min(ends) < np.inf:
-        raise ValueError("the services were never loaded at the same time")
-    return start, min(ends)
-
-
-def tokens_within(rows, start, end):
-    """Output tokens that came within (start, end], by the chunks' times of arrival.
-
-    A recorded run may ship without those: then at equal gaps from the first to the last token.
-    """
-    total = 0
-    for row in rows.itertuples():
-        times, each = getattr(row, "chunk_times_s", None), getattr(row, "chunk_tokens", None)
-        if not isinstance(times, list) or not times:
-            times = np.linspace(row.ttft_s, row.e2el_s, int(row.output_tokens))
-        if not isinstance(each, list) or len(each) != len(times):
-            each = row.output_tokens / len(times)
-        at = row.sent_s + np.asarray(times, dtype=float)
-        total += np.sum(np.where((at > start) & (at <= end), each, 0))
-    return float(total)
-
-
-def rates(requests):
-    """One row per (arm, repeat, engine): tok_per_s over the turn's `stretch`, and seconds of it.
-
-    Turns in which a request failed are left out.
-    """
-    found = []
-    for (arm, repeat), turn in requests.groupby(["arm", "repeat"], sort=False):
-        if (turn.outcome != "ok").any():
-            continue
-        start, end = stretch(turn)
-        found += [{"arm": arm, "repeat": repeat, "engine": engine, "seconds": end - start,
-                   "tok_per_s": tokens_within(rows, start, end) / (end - start)}
-                  for engine, rows in turn.groupby("engine", sort=False)]
-    return pd.DataFrame(found, columns=[*KEYS, "seconds", "tok_per_s"])
 
 
 def kept(requests):
@@ -71,7 +19,7 @@ def kept(requests):
 
     'speech' is compared with the speech engine alone, every other service with the text engine.
     """
-    found = rates(requests)
+    found = overlap.rates(requests)
     solo = found[found.arm.isin(ALONE.values())].set_index(["arm", "repeat"]).tok_per_s
     shared = found[~found.arm.isin(ALONE.values())]
     base = [solo.get((ALONE.get(engine, ALONE["text"]), repeat), np.nan)
@@ -106,7 +54,7 @@ def better_than_alike(requests):
 
 def over_one_engine(requests):
     """Tokens a second of two text engines over those of one with both loads."""
-    sums = rates(requests).groupby(["arm", "repeat"]).tok_per_s.sum().unstack("arm")
+    sums = overlap.rates(requests).groupby(["arm", "repeat"]).tok_per_s.sum().unstack("arm")
     return intervals.ratio(sums[ALIKE], sums[BOTH])
 
 

@@ -4,8 +4,8 @@ import math
 
 import pandas as pd
 
-from helpers import experiment, intervals, metrics
-from helpers.ledger import Claim, lab04
+from helpers import experiment, intervals, metrics, overlap
+from helpers.ledger import Claim
 
 ONE, ONE_FP8 = "one engine", "one engine FP8"
 
@@ -41,12 +41,12 @@ def _averted(requests):
 
 
 def duets(requests, base="16 bits"):
-    """Each arm of the duet over `base` in tokens a second while both are loaded (lab 04's `rates`).
+    """Each arm of the duet over `base` in tokens a second while both are loaded (`overlap.rates`).
 
     A row an (arm, service) with ratio, low, high; the service `both` is the mean of the two ratios,
     NaN where one made no token with `base` while both were loaded.
     """
-    rates = lab04.rates(requests).pivot(index="repeat", columns=["engine", "arm"],
+    rates = overlap.rates(requests).pivot(index="repeat", columns=["engine", "arm"],
                                         values="tok_per_s").dropna()
     services, found = list(rates.columns.unique("engine")), {}
     for arm in rates.columns.unique("arm").drop(base):
