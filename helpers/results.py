@@ -55,10 +55,13 @@ def load(experiment, *, machine=None):
     recorded (UTC).  source: 'yours', or 'recorded' for what ships with the course.
     machine=: only machines whose id starts with it ('gpu' is any GPU).
     attrs['headers'] is {run: header}. Raises LabError if nothing is recorded, naming the
-    notebook that records it, and for a damaged file, naming its line: nothing is skipped.
+    notebook that records it, and for a damaged file, naming its line: nothing is skipped. A run
+    of yours that ships as well is there once.
     """
     _check_name(experiment)
-    runs = [run_file.read(path, source) for path, source in _files(experiment)]
+    files = {path.name.removesuffix(".gz"): (path, source)
+             for path, source in reversed(list(_files(experiment)))}
+    runs = [run_file.read(path, source) for path, source in reversed(files.values())]
     wanted = [(header, frame) for header, frame in runs
               if machine is None or header["machine"]["id"].startswith(machine)]
     if not wanted:

@@ -117,6 +117,14 @@ def test_recorded_runs_are_read_too_and_machines_can_be_picked(store):
         results.load("x", machine="tpu")
 
 
+def test_a_run_that_ships_as_well_is_there_once(store):
+    path = results.record("06_knee", sample())
+    again = store / "recorded" / "cpu" / "06_knee" / path.name
+    again.parent.mkdir(parents=True)
+    again.write_bytes(path.read_bytes())
+    assert set(results.load("06_knee").source) == {"yours"} and len(results.load("06_knee")) == 3
+
+
 def test_the_requests_at_hand_stand_beside_the_recorded_ones(store, capsys):
     alone = results.beside("06_knee", sample(), machine="")
     assert len(alone) == 3 and alone.machine.str.startswith("this one (").all()
