@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 LONGEST = 512  # tokens of a sample
 SCHEME = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False,
-          "symmetric": True}
+          "symmetric": True, "observer": "static_minmax"}  # the largest of all samples
 
 source, target, file = sys.argv[1:]
 texts = json.loads(Path(file).read_text(encoding="utf-8"))
