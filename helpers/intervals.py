@@ -77,3 +77,14 @@ def ratio(over, under, *, level=0.95):
     error = math.sqrt(n / (n - 1) * np.sum((over - value * under) ** 2)) / total
     half = stats.t.ppf((1 + level) / 2, n - 1) * error
     return value, max(0.0, float(value - half)), float(value + half)
+
+
+def widened(found, strayed):
+    """(value, low, high) of a ratio, its interval wide enough for what the control showed.
+
+    strayed: the share by which something differed from itself, 0.1 for a tenth. The interval
+    reaches at least value * strayed to both sides; NaN where it, or a control, is missing.
+    """
+    value, low, high = (float(number) for number in found)
+    reach = value * strayed
+    return value, float(np.minimum(low, value - reach)), float(np.maximum(high, value + reach))

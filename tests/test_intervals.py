@@ -122,3 +122,16 @@ def test_the_interval_of_a_ratio_covers_the_truth_about_as_often_as_it_says():
         value, low, high = intervals.ratio(0.8 * machine + dice.normal(0, 0.03, 4), machine)
         covered += low <= 0.8 <= high
     assert covered / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("found, strayed, expected", [
+    ((2, 1.5, 2.1), 0.1, (2, 1.5, 2.2)), ((0.5, 0.49, 0.51), 0.2, (0.5, 0.4, 0.6)),
+    ((2, 1, 3), 0, (2, 1, 3))])
+def test_an_interval_is_as_wide_as_the_control_strayed(found, strayed, expected):
+    assert intervals.widened(found, strayed) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("found, strayed", [((2, np.nan, np.nan), 0.1), ((2, 1, 3), np.nan)])
+def test_without_a_control_or_an_interval_there_are_no_ends(found, strayed):
+    value, low, high = intervals.widened(found, strayed)
+    assert value == 2 and np.isnan([low, high]).all()

@@ -16,14 +16,12 @@ ONE, TWO = "one engine", "two engines"
 def faster(requests):
     """Output tokens a second, two engines over one: (value, low, high).
 
-    The interval is that of `experiment.against`, and reaches at least as far from the value as the
-    control (one engine again) strayed from 1: NaN where there is no control.
+    The interval is that of `experiment.against`, `intervals.widened` to what the control (one
+    engine again) strayed from 1.
     """
     found = experiment.against(experiment.totals(requests), base=ONE)
     row = found[(found.arm == TWO) & (found.concurrency == found.concurrency.max())].iloc[0]
-    low = np.minimum(row.low, row.ratio - row.smallest)
-    high = np.maximum(row.high, row.ratio + row.smallest)
-    return float(row.ratio), float(low), float(high)
+    return intervals.widened(row[["ratio", "low", "high"]], row.smallest)
 
 
 def progress(requests):

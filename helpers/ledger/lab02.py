@@ -4,7 +4,6 @@
 columns of `experiment.run` rows have `steps`: by how much the engine's counter of them rose.
 """
 
-import numpy as np
 import pandas as pd
 
 from helpers import experiment, intervals, pace
@@ -23,17 +22,16 @@ def arm_with(requests):
 def over(base):
     """effect: output tokens a second of the pair with over those of `base`, at the most load.
 
-    The interval is that of `experiment.against`, and reaches at least as far from the value as the
-    control (one engine again) strayed from 1: NaN where there is no control.
+    The interval is that of `experiment.against`, `intervals.widened` to what the control (one
+    engine again) strayed from 1.
     """
     def effect(requests):
         points = experiment.totals(requests)
         points = points[points.concurrency == points.concurrency.max()]
         found = experiment.against(points, base=base)
         row = found[found.arm == arm_with(requests)].iloc[0]
-        reach = experiment.against(points, base=ONE).smallest.iloc[0]
-        low, high = row.ratio - reach, row.ratio + reach
-        return float(row.ratio), float(np.minimum(row.low, low)), float(np.maximum(row.high, high))
+        strayed = experiment.against(points, base=ONE).smallest.iloc[0]
+        return intervals.widened(row[["ratio", "low", "high"]], strayed)
     return effect
 
 

@@ -62,12 +62,10 @@ def strayed(requests):
 def faster(requests, arm="steps"):
     """Time of a token at the larger batch over that at the smaller: (value, low, high).
 
-    The interval is `intervals.ratio` over repeats, and reaches at least as far as the control
+    The interval is `intervals.ratio` over repeats, `intervals.widened` to what the control
     `strayed`. NaN ends below three repeats.
     """
-    value, low, high = intervals.ratio(*_times(requests, arm))
-    reach = value * strayed(requests)
-    return value, float(np.minimum(low, value - reach)), float(np.maximum(high, value + reach))
+    return intervals.widened(intervals.ratio(*_times(requests, arm)), strayed(requests))
 
 
 def fewer(requests):

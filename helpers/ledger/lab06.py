@@ -4,7 +4,6 @@ Beside the columns of `experiment.run` (arm: 'shared' or 'split') rows have `nei
 'arithmetic', 'cache', 'memory', or 'none again', the control.
 """
 
-import numpy as np
 import pandas as pd
 
 from helpers import intervals, metrics
@@ -48,12 +47,10 @@ def strayed(table, arm):
 def ratio(table, over, under):
     """(value, low, high) of one column of `points` over another: `intervals.ratio` over repeats.
 
-    The interval reaches at least as far as the control strayed, in either arm: NaN without one.
+    It is `intervals.widened` to what the control strayed, in either arm: NaN ends without one.
     """
-    value, low, high = intervals.ratio(table[over], table[under])
-    reach = max(strayed(table, over[0]), strayed(table, under[0]))
-    return value, float(np.minimum(low, value * (1 - reach))), \
-        float(np.maximum(high, value * (1 + reach)))
+    return intervals.widened(intervals.ratio(table[over], table[under]),
+                             max(strayed(table, over[0]), strayed(table, under[0])))
 
 
 def work(requests):
