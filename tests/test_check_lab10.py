@@ -137,7 +137,15 @@ def test_figures(runs):
 
 @pytest.mark.parametrize(("needed", "ends", "sides"), [
     ("above 1", (0.5, 0.8, 1.2), (-0.5, -0.2, 0.2)), ("below 1", (0.5, 0.8, 1.2), (-0.2, 0.2, 0.5)),
-    ("above 0.4 and below 0.6", (0.45, 0.5, 0.7), (-0.1, 0.1, 0.05))])
+    ("above 0.4 and below 0.6", (0.45, 0.5, 0.7), (-0.1, 0.1, 0.1))])
 def test_the_wanted_side_is_the_right_one(needed, ends, sides):
     row = pd.Series({"low": ends[0], "value": ends[1], "high": ends[2], "needed": needed})
     assert _margins(row) == pytest.approx(sides)
+
+
+def test_a_value_between_two_bounds_lies_on_its_bar():
+    row = {"lab": "05", "claim": "within a tenth", "value": 1.08, "low": 0.86, "high": 1.3,
+           "needed": "above 0.9 and below 1.1", "verdict": "not decided"}
+    ax = plots.ledger(pd.DataFrame([row]))
+    bar, dot = (line.get_xdata() for line in ax.lines[:2])
+    assert bar[0] < 0 and bar[0] <= np.atleast_1d(dot)[0] <= bar[1]

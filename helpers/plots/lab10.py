@@ -91,12 +91,14 @@ def ledger(table, *, ax=None):
 
 
 def _margins(row):
-    """How far low, value and high lie on the wanted side of the bound; below 0 on the other."""
+    """How far the worst end, the value and the best point of an interval lie on the wanted side of
+    the bound; below 0 on the other."""
     above, below = _bounds(row.needed)
     found = [min(x - above if above is not None else math.inf,
                  below - x if below is not None else math.inf) if x == x else math.nan
              for x in (row.low, row.value, row.high)]
-    return [min(found[0], found[2]), found[1], max(found[0], found[2])]
+    # between two bounds the value can lie further in than both ends; NaN ends stay NaN
+    return [min(found[0], found[2]), found[1], np.max(found)]
 
 
 def _bounds(needed):
