@@ -40,11 +40,26 @@ PREEMPTIONS = "vllm:num_preemptions_total"
 
 
 class Fleet(dict):
-    """{arm: {engine: Server}}, and in .crashed {arm: why} the arms that did not start or ended."""
+    """{arm: {engine: Server}}, and in .crashed {arm: why} the arms that did not start or ended.
+
+    fleet[arm] of an arm that is not there raises LabError, with why. `in` and get() do not.
+    """
 
     def __init__(self):
         super().__init__()
         self.crashed = {}
+
+    def __missing__(self, arm):
+        if arm not in self.crashed:
+            raise LabError(f"There is no arm {arm!r}.", fix=f"The arms are {list(self)}.")
+        raise LabError(f"The arm {arm!r} crashed, and what comes next needs it.",
+                       cause=self.crashed[arm], fix="Its log is in results/logs. Mend that, and "
+                       "run the notebook again from the cell that starts the engines.")
+
+    def need(self, *arms):
+        """Raise LabError where one of these arms crashed, about the first that did."""
+        for arm in sorted(arms, key=[*self.crashed, *arms].index):
+            self[arm]
 
     def drop(self, arm, why):
         """Note that an arm crashed, with every arm that uses its engines, and end these."""
@@ -97,7 +112,11 @@ def _ready(fleet, arm):
         for engine in fleet[arm].values():
             engine.wait()
     except LabError as error:
-        fleet.drop(arm, error.what)
+        fleet.drop(arm, _why(error))
+
+
+def _why(error):
+    return f"{error.what} {error.cause}".strip()
 
 
 def stop(fleet):
@@ -158,7 +177,8 @@ def run(name, fleet, measure, *, points, repeats, **about):
     one core), client_ok (at most CLIENT_LIMIT), gpu_busy (0 to 1; NaN without a GPU).
     Every point runs once before and is not kept, but for one repeat, which is a lead and no result.
     A finished turn is on the disk: run again with the same arms, it goes on with the next. An arm
-    that crashes has a row with outcome 'error'. Recorded as `name` at the end; about: its header.
+    that crashes has a row with outcome 'error' (and `fleet.need` says so). Recorded as `name` at
+    the end; about: its header.
     """
     turns = [(repeat, place, arm) for repeat in range(repeats) for place in range(len(points))
              for _, arm in order(fleet, repeats)[repeat * len(fleet):(repeat + 1) * len(fleet)]]
@@ -209,7 +229,7 @@ def _warm(fleet, measure, points, repeats, line):
             try:
                 measure(engines, point, [repeats, place])
             except LabError as error:
-                fleet.drop(arm, error.what)
+                fleet.drop(arm, _why(error))
                 break
         _pause()
 
@@ -228,8 +248,8 @@ def _turn(fleet, arm, measure, point, seed, busy):
         requests = measure(servers, point, seed)
         clock, used = requests.attrs, _counters(servers) - before
     except LabError as error:
-        fleet.drop(arm, error.what)
-        return _crashed(**about, why=error.what)
+        fleet.drop(arm, _why(error))
+        return _crashed(**about, why=_why(error))
     wall_s, client_cpu_s = clock["wall_s"], clock["client_cpu_s"]
     return requests.assign(
         **about, **{name: requests.engine.map(used[name]) for name in used}, wall_s=wall_s,

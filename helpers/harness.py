@@ -26,7 +26,7 @@ LONGEST = 2047  # tokens of a request; one is left for the token that the API in
 def evaluate(server, tasks, *, limit=None):
     """Score a running server through lm-eval's model `local-completions`; one row an example.
 
-    tasks: names of tasks in data/tasks (course_passages, course_prose) or of lm-eval's own.
+    tasks: names of tasks in data/tasks (course_passages, course_prose, ...) or of lm-eval's own.
     limit: the first so many examples of each. Rows: task, example (its number), and
     - a choice: name, question, choices, answer, logliks (of each choice, in nats), picked, right.
       Picked is the choice of the highest loglik / characters, which is lm-eval's acc_norm.

@@ -36,7 +36,8 @@ QUANTIZATION = {"quant_method": "compressed-tensors", "format": "dense", "config
 
 
 def texts():
-    """The last passages, to calibrate on; the lab scores the prose, and asks about the first."""
+    """The last passages, to calibrate on. The lab scores the prose, and asks about the other
+    passages (the task course_first_passages)."""
     paths = sorted((DATA / "passages").glob("*.yaml"))[-SAMPLES:]
     return [yaml.safe_load(path.read_text(encoding="utf-8"))["passage"] for path in paths]
 
@@ -113,9 +114,10 @@ def require(log, path, *, layers):
     if len(found) != 2 * layers:
         raise LabError(f"Called calibrated, but {Path(path).name} has {len(found)} scales, not "
                        f"{2 * layers}.", fix="Calibrate again, or name the arm for what it is.")
-    if all(value == 1 for value in found.values()) or (line := betrayed(log)):
+    line = betrayed(log)
+    if line or all(value == 1 for value in found.values()):
         raise LabError("Called calibrated, but the engine uses scales of 1.",
-                       cause=line if betrayed(log) else "All scales in the checkpoint are 1.",
+                       cause=line or "All scales in the checkpoint are 1.",
                        fix="Look at the names of the scales: the engine did not find them.")
     return found
 

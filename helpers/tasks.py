@@ -73,7 +73,7 @@ def ask(server, questions, *, max_tokens=32, concurrency=16):
 
 
 def science(rows):
-    """Rows of `quality.evaluate` on course_passages in the columns of `ask`."""
+    """Rows of `quality.evaluate` on a task of choices in the columns of `ask`."""
     return pd.DataFrame({"task": "science", "example": rows.example.astype(str) + " "
                          + rows.question, "answer": rows.picked.astype(str),
                          "right": rows.right.astype(bool)})

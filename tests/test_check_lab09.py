@@ -68,7 +68,11 @@ def test_checks():
     check.needed(found.pairs * 4, found, found.detectable / 2)
     check.needed(2.3, quality.Difference(10, 0, 0, 0, 0.48), 1)  # rounded up it would be 3
     check.needed(..., found, 1)
+    same = quality.Difference(10, 0, 0, 0, 0)  # a machine without FP8
+    check.needed(0.0, same, 1)
     for wrong in (lambda: check.scale(1, 10), lambda: check.lost(5, tokens()),
+                  lambda: check.lost(pd.Series([1.0, 2.0]), tokens()),
+                  lambda: check.needed(0.9, quality.Difference(10, 0, 0, 0, 0.2), 1),
                   lambda: check.needed(1, found, found.detectable / 2)):
         with pytest.raises(WrongAnswer):
             wrong()
@@ -108,6 +112,27 @@ def test_the_engine_ignored_the_scales(model):
     made = kv_scales.folder(str(model), dict.fromkeys(NAMES, 0.25))
     with pytest.raises(LabError, match="uses scales of 1"):
         kv_scales.require(f"WARNING {kv_scales.BETRAYAL} for fp8_e4m3.", made, layers=1)
+
+
+def test_all_ones_and_the_engine_says_so(model):
+    made = kv_scales.folder(str(model), dict.fromkeys(NAMES, 1.0))
+    with pytest.raises(LabError, match=kv_scales.BETRAYAL):
+        kv_scales.require(f"WARNING {kv_scales.BETRAYAL} for fp8_e4m3.", made, layers=1)
+
+
+def test_no_question_is_about_a_text_of_the_calibration(monkeypatch):
+    monkeypatch.syspath_prepend(str(kv_scales.DATA / "tasks"))
+    import course
+
+    asked = course.first_passages()["test"]
+    assert len(asked) == 5 * 14 and not set(kv_scales.texts()) & set(asked["passage"])
+    assert len(set(asked["name"][:6])) == 6  # a quick run takes from as many passages
+
+
+def test_the_short_end_of_a_text_is_no_stretch():
+    long = pd.concat([tokens(), pd.DataFrame({"arm": list(ARMS), "text": "a", "place": 2000,
+                                              "nll": 99.0})])
+    assert len(lab09.stretches(long)) == len(lab09.stretches(tokens())) == 20
 
 
 def test_scales_without_effect():

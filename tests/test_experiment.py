@@ -173,6 +173,25 @@ def test_a_crashed_arm_is_recorded_as_crashed_and_the_others_go_on(fleet, capsys
     assert dict(totals.arm.value_counts()) == {"one": 3, "one again": 3, "two": 1}
 
 
+def test_what_needs_a_crashed_arm_says_which_and_why(fleet):
+    def crashes(servers, point, seed):
+        if len(servers) == 2:
+            raise LabError("The engine died.", cause="No memory is left.")
+        return measure(servers, point, seed)
+    experiment.run("t", fleet, crashes, points=(2,), repeats=1)
+    fleet.need("one", "one again")
+    for ask in (lambda: fleet["two"], lambda: fleet.need("one", "two")):
+        with pytest.raises(LabError, match="'two' crashed") as said:
+            ask()
+        assert said.value.cause == "The engine died. No memory is left."
+    fleet.drop("one", "It was stopped.")  # because of the other: not the first to name
+    with pytest.raises(LabError, match="'two' crashed"):
+        fleet.need("one", "two")
+    with pytest.raises(LabError, match="no arm 'three'"):
+        fleet["three"]
+    assert "two" not in fleet and fleet.get("two") is None
+
+
 def test_a_busy_client_is_marked(fleet, monkeypatch, capsys):
     monkeypatch.setattr(experiment, "CLIENT_LIMIT", 0)
     runs = experiment.run("t", fleet, measure, points=(2,), repeats=1)

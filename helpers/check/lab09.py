@@ -1,5 +1,7 @@
 """Checks of labs/09_precision_quality.ipynb: scales, and the reader's own differences."""
 
+import math
+
 from helpers import check
 from helpers.ledger import lab09
 
@@ -15,7 +17,11 @@ def lost(answer, tokens):
     if check.unanswered(answer):
         return
     expected = lab09.difference(tokens, lab09.CALIBRATED).mean
-    if abs(answer - expected) > max(1e-6, 0.01 * abs(expected)):
+    try:
+        off = abs(float(answer) - expected)
+    except (TypeError, ValueError):
+        raise check.WrongAnswer("the answer is one number: the mean over all stretches") from None
+    if off > max(6e-6, 0.01 * abs(expected)):  # read from the table it is rounded
         raise check.WrongAnswer("the mean over all stretches of the calibrated arm's NLL less "
                                 "that of '16 bits'")
     check.right(f"{expected:+.5f} nats a token")
@@ -26,7 +32,7 @@ def needed(answer, found, effect):
     expected = found.pairs * (found.detectable / effect) ** 2
     if check.unanswered(answer):
         return
-    if abs(answer - expected) < 1:  # rounded up, or not
+    if answer in (math.floor(expected), math.ceil(expected)):  # rounded up, or down
         answer = expected
     check.number(answer, expected, within=0.01, unit="stretches",
                  hint="the detectable effect shrinks with the root of the number of pairs: "

@@ -17,8 +17,13 @@ STRETCH = 100  # tokens
 
 
 def stretches(tokens):
-    """Mean NLL of each stretch of 100 tokens, a row a stretch, a column an arm."""
-    return tokens.assign(stretch=tokens.place // STRETCH).pivot_table(
+    """Mean NLL of each stretch of 100 tokens, a row a stretch, a column an arm.
+
+    The end of a text is left out where it is less than half a stretch: so few tokens scatter more.
+    """
+    numbered = tokens.assign(stretch=tokens.place // STRETCH)
+    size = numbered.groupby(["arm", "text", "stretch"]).place.transform("size")
+    return numbered[size >= STRETCH / 2].pivot_table(
         "nll", ["text", "stretch"], "arm", sort=False).dropna()
 
 

@@ -17,7 +17,7 @@ def differences(found, *, ax=None, xlabel="NLL minus BF16's (nats a token)"):
         colour = COLOURS.get(arm.split("\n")[0], f"C{at}")
         ax.plot([each.low, each.high], [at, at], color=colour, lw=3, solid_capstyle="butt")
         ax.plot(each.mean, at, "o", color=colour, ms=7)
-        ax.annotate(f"{each.mean:+.3f}", (each.high, at), xytext=(6, 0), va="center",
+        ax.annotate(f"{each.mean:+.4f}", (each.high, at), xytext=(6, 0), va="center",
                     textcoords="offset points", fontsize=8)
     ax.set_yticks(range(len(found)), found, fontsize=8)
     ax.set(xlabel=xlabel, ylim=(len(found) - 0.5, -0.5))
