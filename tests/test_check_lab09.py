@@ -38,6 +38,13 @@ def test_too_few_tokens_decide_nothing():
     assert set(ledger.verdicts("09", {"lab09_nll": few}).verdict) == {"not decided"}
 
 
+def test_a_machine_without_fp8_decides_nothing():
+    same = tokens().query("arm == '16 bits'")
+    alike = pd.concat([same.assign(arm=arm) for arm in list(ARMS)[:4]], ignore_index=True)
+    found = ledger.verdicts("09", {"lab09_nll": alike})
+    assert set(found.verdict) == {"not decided"} and len(lab09.table(alike)) == 4
+
+
 def test_tasks_by_arm():
     rows = [{"arm": arm, "task": task, "example": str(n), "right": bool(n % 2) or arm != "16 bits"}
             for arm in ("16 bits", "FP8 calibrated")
