@@ -30,15 +30,17 @@ def watched(servers, work):
 
     steps: that it took. queue_s, prefill_s, decode_s: seconds of all its requests. core_run_s and
     core_wait_s: of the threads of its computing processes, on a core and waiting for one; host_:
-    of its other processes.  servers: {name: Server}; work: () -> requests with column engine.
+    of its other processes; NaN on a kernel that does not say.  servers: {name: Server}; work: () ->
+    requests with column engine.
     """
     before = {name: _counters(one) for name, one in servers.items()}
-    threads = runqueue.of(servers)
+    threads = _threads(servers)
     requests = work()
-    later = runqueue.of(servers)
+    later = _threads(servers)
     found = {name: {
         **{key: value - before[name][key] for key, value in _counters(one).items()},
-        **_waits(runqueue.delay(threads[name], later[name]))} for name, one in servers.items()}
+        **_waits(threads and runqueue.delay(threads[name], later[name]))}
+        for name, one in servers.items()}
     columns = pd.DataFrame(found).T
     return requests.assign(**{key: requests.engine.map(columns[key]) for key in columns})
 
@@ -48,7 +50,18 @@ def _counters(server):
     return {key: values.get(name, float("nan")) for key, name in COUNTERS.items()}
 
 
+def _threads(servers):
+    """What `runqueue.of` has, or None where this kernel has no such numbers."""
+    try:
+        return runqueue.of(servers)
+    except LabError:
+        return None
+
+
 def _waits(delay):
+    if delay is None:
+        return {f"{kind}_{what}_s": float("nan") for kind in ("core", "host")
+                for what in ("run", "wait")}
     core = delay.index.str.startswith(CORE)
     return {f"{kind}_{what}_s": float(delay[rows][f"{what}_s"].sum())
             for kind, rows in (("core", core), ("host", ~core)) for what in ("run", "wait")}

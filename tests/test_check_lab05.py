@@ -95,6 +95,16 @@ def test_only_the_fullest_decode_steps_count(runs):
     assert len(table) == 4 * 3
 
 
+def test_turns_whose_batches_fill_differently_are_all_there(runs):
+    one = runs.arm == "one engine"
+    less = runs[one].assign(spans=[[step | {"batch": min(step["batch"], 7)} for step in steps]
+                                   for steps in runs[one].spans])
+    both = pd.concat([runs[~one], less], ignore_index=True)
+    table = lab05.decode(both)
+    assert len(table) == 4 * 3 and set(table.batch) == {7, 8}
+    assert verdicts(both)["Spans"] == "supported"
+
+
 def test_an_engine_that_strays_from_itself_hides_an_effect():
     runs = traced(LONGER | {"one engine again": 0.02})
     assert verdicts(runs)["Spans"] == "not decided"

@@ -59,7 +59,9 @@ def lost():
 
 def test_checks(runs, capsys):
     assert_judges(check.little, 6, [4, 3], capsys, 4, 1.5)
-    assert_judges(check.queued, 6, [3, 12], capsys, 12, 0.5)
+    assert_judges(check.queued, 6, [3, 7, 12], capsys, 12, 0.5)
+    assert_judges(check.queued, 0.6, [0.05, 240], capsys, 12, 0.05)
+    assert_judges(check.queued, 1, [2], capsys, 12, 0.05)  # as admission.limits rounds it
     assert_judges(check.refused, 0.5, [2, 0.4], capsys, 16, 8)
     assert_judges(check.half, 0.375, [0.2, 0.625], capsys, 6.4, 8)
     first = runs[(runs.arm == "admission") & (runs.load == "above") & (runs.repeat == 0)]
@@ -82,12 +84,21 @@ def test_points(runs):
     assert free.refused_share == free.good_share == 0 and free.concurrency == 16
 
 
+def test_tokens_a_second_are_those_while_requests_come(runs):
+    found = lab07.points(runs).set_index(["arm", "load", "repeat"]).loaded_tok_per_s
+    # as many requests are on their way all the time: 16 a second of 11 tokens each
+    assert found["no limit", "above", 0] == pytest.approx(16 * 11, rel=0.03)
+    assert found["admission", "above", 0] == pytest.approx(12 * 11, rel=0.05)
+    slim = lab07.points(admission.slim(runs)).set_index(["arm", "load", "repeat"])
+    assert slim.loaded_tok_per_s["no limit", "above", 0] == pytest.approx(16 * 11, rel=0.03)
+
+
 def test_claims(runs, lost):
     both = {"lab07_admission": runs, "lab07_node_loss": lost}
     table = ledger.verdicts("07", both).set_index("what")
     words = list(table.verdict)
     assert words[:4] == ["supported"] * 4
-    assert table.value.iloc[0] > 5  # of none at all without a limit
+    assert table.value.iloc[0] == 0.75  # of none at all without a limit
     assert table.value["share refused above the knee, over the prediction"] == pytest.approx(
         0.25 / 0.25)
 

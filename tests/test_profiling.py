@@ -65,6 +65,14 @@ def test_watched_has_what_rose_meanwhile(pair):
     assert set(rows.host_run_s) == {0}
 
 
+def test_a_kernel_that_does_not_count_leaves_the_rest(pair, monkeypatch):
+    def missing(pids):
+        raise LabError("This kernel does not say how long threads wait for a core.")
+    monkeypatch.setattr(runqueue, "read", missing)
+    rows = profiling.watched(pair, load(pair))
+    assert set(rows.steps) == {7} and rows.core_wait_s.isna().all()
+
+
 @pytest.mark.parametrize("first", [False, True])
 def test_on_and_off_is_both_with_spans_once_an_engine(pair, first):
     rows = profiling.on_and_off(pair, load(pair), first=first)

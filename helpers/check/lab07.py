@@ -1,5 +1,7 @@
 """Checks of labs/07_admission.ipynb: Little's law, queues, and the reader's own refusals."""
 
+import math
+
 from helpers import admission, check
 from helpers.ledger import lab07
 
@@ -14,7 +16,9 @@ def queued(answer, capacity, wait_s):
     """answer: how many may queue so that the last of them waits wait_s."""
     if check.unanswered(answer):
         return
-    if abs(answer - capacity * wait_s) > max(1, 0.02 * capacity * wait_s):
+    expected = capacity * wait_s
+    whole = (math.floor(expected), max(1, math.floor(expected)), round(expected))
+    if answer not in whole and not math.isclose(answer, expected, rel_tol=0.02):
         raise check.WrongAnswer("the queue is served at the capacity: in wait_s seconds, how many "
                                 "are taken from it?")
     check.right(f"{answer:.1f}: a whole number below it, and at least 1")

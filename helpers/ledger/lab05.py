@@ -16,8 +16,20 @@ from helpers.ledger.lab02 import ONE, TWO, arm_with
 AGAIN = f"{ONE} again"
 
 
+def fullest(spans):
+    """Of `profiling.spans` the decode steps with the fullest batch that every turn had, and more.
+
+    Requests that reach an engine one by one fill its batch in one turn more than in another. Raises
+    KeyError where none was traced.
+    """
+    steps = spans[spans.kind == "decode"]
+    if steps.empty:
+        raise KeyError("no decode step was traced")
+    return steps[steps.batch >= steps.groupby(["arm", "repeat"]).batch.max().min()]
+
+
 def decode(requests):
-    """Median of each decode step's numbers, a row an (arm, repeat): of the fullest batches.
+    """Median of each decode step's numbers, a row an (arm, repeat): of those of `fullest`.
     span_s, busy_s, period_s, of all engines of an arm; idle: 1 - busy_s / period_s; floor: time
     to read the bytes of a step, by bandwidth, over span_s. And of all steps: work_s, their spans
     added up, an engine; beside: which part of that lay beside a step of the other engine. An engine
@@ -27,10 +39,8 @@ def decode(requests):
     turns = spans.groupby(["arm", "repeat"])
     every = pd.DataFrame({"work_s": turns.span_s.sum() / turns.engine.nunique(),
                           "beside": turns.beside_s.sum() / turns.span_s.sum()})
-    found = spans[(spans.kind == "decode") & (spans.batch == spans.batch.max())]
-    if found.empty:
-        raise KeyError("no decode step was traced")
-    table = found.groupby(["arm", "repeat"])[["batch", "span_s", "busy_s", "period_s"]].median()
+    turns = fullest(spans).groupby(["arm", "repeat"])
+    table = turns[["batch", "span_s", "busy_s", "period_s"]].median()
     about = requests.groupby(["arm", "repeat"])[["weight_bytes", "cache_bytes",
                                                  "bandwidth"]].first().reindex(table.index)
     least_s = (about.weight_bytes + table.batch * about.cache_bytes) / about.bandwidth
