@@ -116,6 +116,7 @@ def test_it_is_said_whether_the_gap_closes(runs):
     assert "over one engine" in told and "So: " in told
     with pytest.raises(KeyError):
         lab07.in_words(runs[runs.arm != "one engine"])
+    assert "No front" in lab07.in_words(runs[runs.arm.isin(["one engine", "two engines"])])
 
 
 def test_figures(runs, lost):

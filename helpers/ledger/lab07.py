@@ -103,8 +103,12 @@ def outage(requests):
 
 
 def in_words(requests):
-    """Whether admission closed the gap, on a machine's run."""
+    """Whether admission closed the gap, on a machine's run. Raises KeyError without both arms that
+    make the gap."""
     gap = over(DIRECT, ONE, "loaded_tok_per_s")(requests)
+    if BOUND not in set(requests.arm):
+        return (f"above the knee, over one engine: two {as_text(gap)} of the tokens a second. "
+                "No front ran there, so nothing can be said of closing a gap.")
     closed = over(BOUND, ONE, "loaded_tok_per_s")(requests)
     good = over(BOUND, ONE, "good_share")(requests)
     if gap[2] < 1:
