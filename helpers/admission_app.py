@@ -11,7 +11,6 @@ It prints a line of JSON whenever the replicas that run, or the nodes, have chan
 
 import json
 import os
-import sys
 import time
 
 import aiohttp
@@ -19,9 +18,9 @@ import ray
 from ray import serve
 from ray.cluster_utils import Cluster
 from ray.serve.config import BackpressureConfig, RequestRouterConfig
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse
 
-from helpers.router_app import FAILED, HOST, READY, pieces, stay_here
+from helpers.router_app import HOST, READY, connection, passed_on, run, stay_here
 
 MANY = 10_000  # requests: no limit that a class would reach
 LOOK_S = 0.25  # between two looks at the replicas
@@ -44,9 +43,7 @@ class Door:
             self.address = engines[serve.get_replica_context().rank.rank % len(engines)]
 
     async def __call__(self, request):
-        if self.session is None:  # it belongs to the loop that serves
-            self.session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(600))
+        self.session = self.session or connection()
         data = await request.body()
         try:
             answer = await self.session.request(
@@ -54,9 +51,7 @@ class Door:
                 data=data or None, headers={"content-type": "application/json"})
         except aiohttp.ClientError as error:
             return JSONResponse({"error": {"message": f"no engine: {error}"}}, 502)
-        return StreamingResponse(
-            pieces(answer), answer.status,
-            media_type=answer.headers.get("content-type", "application/json"))
+        return passed_on(answer)
 
 
 def start(engine):
@@ -139,8 +134,4 @@ def main(settings):
 
 
 if __name__ == "__main__":
-    try:
-        main(json.loads(sys.argv[1]))
-    except Exception as problem:
-        print(f"{FAILED}: {problem}", flush=True)
-        raise
+    run(main)

@@ -40,9 +40,7 @@ class Router:
         stay_here()
 
     async def __call__(self, request):
-        if self.session is None:  # it belongs to the loop that serves
-            self.session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(600))
+        self.session = self.session or connection()
         data = await request.body()
         try:
             chosen = self.rule.engine(text_of(json.loads(data))) if data else "hard"
@@ -55,9 +53,19 @@ class Router:
         except aiohttp.ClientError as error:
             message = f"The router cannot reach the engine for {chosen} requests: {error}"
             return JSONResponse({"error": {"message": message}}, 502, {CHOSEN: chosen})
-        return StreamingResponse(
-            pieces(answer), answer.status, {CHOSEN: chosen},
-            media_type=answer.headers.get("content-type", "application/json"))
+        return passed_on(answer, {CHOSEN: chosen})
+
+
+def connection():
+    """A session without limits of its own, to be made in the loop that serves."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0),
+                                 timeout=aiohttp.ClientTimeout(600))
+
+
+def passed_on(answer, headers=None):
+    """An engine's answer as a response: its status, its kind, and its body as it comes."""
+    return StreamingResponse(pieces(answer), answer.status, headers,
+                             media_type=answer.headers.get("content-type", "application/json"))
 
 
 def stay_here():
@@ -87,9 +95,14 @@ def main(settings):
     threading.Event().wait()
 
 
-if __name__ == "__main__":
+def run(application):
+    """application(SETTINGS of the command line); what ends it is printed for the owner to read."""
     try:
-        main(json.loads(sys.argv[1]))
+        application(json.loads(sys.argv[1]))
     except Exception as problem:
         print(f"{FAILED}: {problem}", flush=True)
         raise
+
+
+if __name__ == "__main__":
+    run(main)
