@@ -71,6 +71,24 @@ def load(experiment, *, machine=None):
     return together
 
 
+class NothingRecorded(LabError):
+    """There is no run of that experiment, or none of that machine."""
+
+
+def latest(experiment, *, machine=None):
+    """The rows of the newest run that `load` finds, or None where none is recorded.
+
+    Raises LabError for a damaged file.
+    """
+    try:
+        found = load(experiment, machine=machine)
+    except NothingRecorded:
+        return None
+    headers = found.attrs["headers"]
+    newest = max(headers, key=lambda run: headers[run]["time"])
+    return found[found.run == newest].reset_index(drop=True)
+
+
 def beside(experiment, requests, *, machine="gpu-nvidia-h200"):
     """The requests at hand and, below them, the latest run of that machine that ships.
 
@@ -126,7 +144,7 @@ def _files(experiment):
 
 def _nothing(experiment, machine, machines):
     if machines:
-        return LabError(f"{experiment!r} has no run on a machine {machine!r}.",
+        return NothingRecorded(f"{experiment!r} has no run on a machine {machine!r}.",
                         cause=f"It was recorded on {', '.join(sorted(machines))}.",
                         fix="Leave machine= out, or record it on such a machine.")
     makers = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("*/*.ipynb"))
@@ -134,4 +152,4 @@ def _nothing(experiment, machine, machines):
     names = sorted({p.parent.name for top in (RUNS, RECORDED) for p in top.rglob("*.jsonl*")})
     known = f"Recorded so far: {', '.join(names)}." if names else "Nothing is recorded yet."
     fix = f"Run {' or '.join(makers)}: it records it." if makers else f"Check the name. {known}"
-    return LabError(f"No run of {experiment!r} is recorded.", fix=fix)
+    return NothingRecorded(f"No run of {experiment!r} is recorded.", fix=fix)

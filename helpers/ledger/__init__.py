@@ -98,9 +98,6 @@ def every(machine=None):
 
 def _latest(experiment, machine):
     try:
-        loaded = results.load(experiment, machine=machine)
+        return results.latest(experiment, machine=machine)
     except LabError:
         return None
-    headers = loaded.attrs["headers"]
-    newest = max(headers, key=lambda run: headers[run]["time"])
-    return loaded[loaded.run == newest]
