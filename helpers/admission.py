@@ -3,7 +3,7 @@ refuses the rest; and the same on two nodes, of which one is lost.
 
     front = admission.start([a, b], {"admission": limits, "open": None})
     client.streams(front.door("admission"), prompts, rate=8, max_tokens=32)
-    nodes = admission.nodes(engine, limits)
+    nodes = admission.nodes(engine, model, limits)
     nodes.lose()                           # as if the machine of the second engine were gone
 
 Ray and all that it starts run under a supervisor: they end with stop(), and with this process.
@@ -24,7 +24,7 @@ from helpers.journal import Journal
 from helpers.progress import Line
 from helpers.steps import TOKEN_IDS
 
-REFUSED, BOUND, OPEN = "HTTP 429", "admission", "open"
+BOUND = "admission"
 PAUSE_S = 0.5
 
 
@@ -103,7 +103,7 @@ def prompts(number, length, seed):
 def ask(target, texts, *, rate, max_tokens):
     """Requests at a rate, open loop, to one server or, shared out equally, to {name: Server}.
 
-    Refused ones have outcome 'error' and REFUSED in `error`.
+    Refused ones have outcome 'error' (`metrics.refused` finds them).
     """
     if not isinstance(target, dict):
         return client.streams(target, texts, rate=rate, max_tokens=max_tokens, ignore_eos=True)
@@ -120,14 +120,13 @@ def compare(name, arms, rates, *, input_len, max_tokens, seconds, repeats, **abo
     arrive.  about: columns, the same in all rows. Columns added: arm, load, rate, repeat, seconds,
     client_share (of one core). A finished turn is on the disk; all is recorded as `name`.
     """
-    turns = [(repeat, load_name, arm) for repeat in range(repeats) for load_name in rates
-             for turn, arm in experiment.order(arms, repeats) if turn == repeat]
+    loads, turns = list(rates), experiment.balanced(arms, rates, repeats)
     journal, line = Journal(name, [turns, rates, about, seconds]), Line()
     frames = journal.frames()
-    for number, (repeat, at, arm) in list(enumerate(turns))[journal.done:]:
+    for number, (repeat, place, arm) in list(enumerate(turns))[journal.done:]:
+        at = loads[place]
         line.update(f"{name}: {number + 1} of {len(turns)}: {arm}, {at}")
-        texts = prompts(max(4, round(rates[at] * seconds)), input_len,
-                        [repeat, list(rates).index(at)])
+        texts = prompts(max(4, round(rates[at] * seconds)), input_len, [repeat, place])
         time.sleep(PAUSE_S)
         run = ask(arms[arm], texts, rate=rates[at], max_tokens=max_tokens)
         frames.append(run.assign(arm=arm, load=at, rate=rates[at], repeat=repeat,

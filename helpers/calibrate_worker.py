@@ -1,9 +1,10 @@
 """Calibrates the scales of an FP8 KV cache with llmcompressor; runs in .venv-compress.
 
-    .venv-compress/bin/python -P helpers/calibrate_worker.py SOURCE TARGET TEXTS
+    .venv-compress/bin/python -P helpers/calibrate_worker.py SOURCE TARGET ASKED
 
-SOURCE and TARGET are folders, TEXTS a JSON file: a list of texts to calibrate on. The weights stay
-as they are; a checkpoint with k_scale and v_scale of each layer is left in TARGET.
+SOURCE and TARGET are folders, ASKED a JSON file: texts, a list to calibrate on, and scheme, the
+kv_cache_scheme. The weights stay as they are; a checkpoint with k_scale and v_scale of each layer
+is left in TARGET.
 """
 
 import json
@@ -16,16 +17,14 @@ from llmcompressor.modifiers.quantization import QuantizationModifier
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 LONGEST = 512  # tokens of a sample
-SCHEME = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False,
-          "symmetric": True, "observer": "static_minmax"}  # the largest of all samples
 
 source, target, file = sys.argv[1:]
-texts = json.loads(Path(file).read_text(encoding="utf-8"))
+asked = json.loads(Path(file).read_text(encoding="utf-8"))
 tokenizer = AutoTokenizer.from_pretrained(source)
 samples = Dataset.from_list([dict(tokenizer(text, truncation=True, max_length=LONGEST))
-                             for text in texts])
+                             for text in asked["texts"]])
 model = AutoModelForCausalLM.from_pretrained(source, dtype="auto")
-oneshot(model=model, dataset=samples, recipe=QuantizationModifier(kv_cache_scheme=SCHEME),
+oneshot(model=model, dataset=samples, recipe=QuantizationModifier(kv_cache_scheme=asked["scheme"]),
         max_seq_length=LONGEST, num_calibration_samples=len(samples))
 model.save_pretrained(target, save_compressed=True)
 tokenizer.save_pretrained(target)

@@ -102,31 +102,31 @@ def _content(folder, recipe):
 
 
 def _compress(source, target, rule, scheme):
-    python = _environment()
+    python = environment()
     for file in source.iterdir():  # the tokenizer as it is, to the byte
         if file.is_file() and not file.name.startswith(("model", "config.json")):
             shutil.copy(file, target)
     title = f"{scheme} of {models.served_name(source)}"
     # -P: not the modules beside the worker, of which one is called profile
     command = [str(python), "-P", str(WORKER), str(source), str(target), rule]
-    _run(command, title, "Read the last log lines; a large model needs as much memory, twice.")
+    run(command, title, "Read the last log lines; a large model needs as much memory, twice.")
     if bad := checkpoint.damage(target):
         raise LabError(f"llmcompressor left {title} incomplete: {bad}.",
                        fix="Free some space on the disk, and run this cell again.")
 
 
-def _environment():
+def environment():
     """The Python of .venv-compress, which is built or brought up to date if it must be."""
     job = install.Job("compress", os.environ)
     if job.todo():
-        _run([sys.executable, install.__file__, "compress"], ".venv-compress",
-             "It is needed only to make checkpoints. With a network, run this cell again: it goes "
-             "on from here. Without one, copy checkpoints that were made elsewhere into "
-             f"{models.cache_folder()}.")
+        run([sys.executable, install.__file__, "compress"], ".venv-compress",
+            "It is needed only to make checkpoints. With a network, run this cell again: it goes "
+            "on from here. Without one, copy checkpoints that were made elsewhere into "
+            f"{models.cache_folder()}.")
     return job.venv / "bin" / "python"
 
 
-def _run(command, title, fix):
+def run(command, title, fix):
     """Run a command that ends with this process, its last line of output shown as it goes."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"compress-{os.getpid()}.log"

@@ -167,6 +167,12 @@ def order(arms, repeats):
             for arm in (list(arms)[::-1] if repeat % 2 else list(arms))]
 
 
+def balanced(arms, points, repeats):
+    """Turns of all arms at all points: [(repeat, place of the point, arm)], arms as in `order`."""
+    return [(repeat, place, arm) for repeat in range(repeats) for place in range(len(points))
+            for at, arm in order(arms, repeats) if at == repeat]
+
+
 def run(name, fleet, measure, *, points, repeats, **about):
     """Measure every arm at every point, `repeats` times in balanced order; one row a request.
 
@@ -180,8 +186,7 @@ def run(name, fleet, measure, *, points, repeats, **about):
     that crashes has a row with outcome 'error' (and `fleet.need` says so). Recorded as `name` at
     the end; about: its header.
     """
-    turns = [(repeat, place, arm) for repeat in range(repeats) for place in range(len(points))
-             for _, arm in order(fleet, repeats)[repeat * len(fleet):(repeat + 1) * len(fleet)]]
+    turns = balanced(fleet, points, repeats)
     journal = Journal(name, {"turns": turns, "points": list(points), "engines": _settings(fleet)})
     frames, line = journal.frames(), Line()
     if repeats > 1 and journal.done < len(turns):

@@ -2,7 +2,7 @@
 
     calibrated = kv_scales.folder("smollm2-135m", kv_scales.scales("smollm2-135m"))
     plain = kv_scales.folder("smollm2-135m", {})       # asks for scales, but has none
-    kv_scales.require(engine, calibrated)              # LabError where they are left at 1
+    kv_scales.require(log, calibrated, layers=30)      # LabError where they are left at 1
 
 A number x is kept as the FP8 number nearest to x / scale, and read back times scale; FP8 E4M3 ends
 at 448. The folder has links to the model's files, and one small file of scales beside them.
@@ -31,6 +31,7 @@ SAMPLES = 16
 BETRAYAL = "Using KV cache scaling factor 1.0"
 SCHEME = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False,
           "symmetric": True}
+LARGEST = {"observer": "static_minmax"}  # of all samples; by itself it is that of the last
 QUANTIZATION = {"quant_method": "compressed-tensors", "format": "dense", "config_groups": {},
                 "ignore": [], "kv_cache_scheme": SCHEME, "quantization_status": "compressed"}
 
@@ -50,12 +51,13 @@ def scales(model):
 
 def calibrate(model):
     """{tensor name: scale} by llmcompressor on `texts`, about a minute. Raises LabError."""
-    python = compress._environment()
+    python = compress.environment()
     with tempfile.TemporaryDirectory() as made:
-        file = Path(made) / "texts.json"
-        file.write_text(json.dumps(texts()), encoding="utf-8")
+        file = Path(made) / "asked.json"
+        file.write_text(json.dumps({"texts": texts(), "scheme": SCHEME | LARGEST}),
+                        encoding="utf-8")
         command = [str(python), "-P", str(WORKER), str(models.prepare(model)), made, str(file)]
-        compress._run(command, f"Scales of {model}", "Read the last log lines.")
+        compress.run(command, f"Scales of {model}", "Read the last log lines.")
         return read(made)
 
 

@@ -8,6 +8,7 @@ from helpers import intervals
 KEYS = ["experiment", "arm", "engine", "repeat", "tool", "concurrency", "rate"]
 LATENCIES = ["ttft_s", "tpot_s", "itl_s", "e2el_s"]
 PERCENTILES = (50, 95, 99)
+REFUSED = "HTTP 429"  # how the error of a refused request begins
 LATE_GAPS = 0.5  # how late a client may be, in distances between two requests
 
 
@@ -161,6 +162,11 @@ def cost_per_acceptable_request(requests, *, price_per_hour, ttft_s, tpot_s, qua
     found = intervals.ratio(price_per_hour / 3600 * seconds, runs.good, level=level)
     return pd.Series([*found, runs.good.sum(), len(requests), seconds.sum(), len(runs)], index=[
         "cost", "low", "high", "acceptable", "sent", "seconds", "repeats"])
+
+
+def refused(requests):
+    """For each request whether admission refused it: an error that starts with REFUSED."""
+    return requests.error.str.startswith(REFUSED)
 
 
 def normalized_progress(shared, solo, *, level=0.95):

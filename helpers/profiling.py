@@ -78,9 +78,9 @@ def on_and_off(servers, work, *, first=False):
         rows = watched(servers, (lambda: _traced(servers, work)) if on else work)
         spans = [[] for _ in range(len(rows))]
         if on:
-            for name, path in {name: newest(one) for name, one in servers.items()}.items():
+            for name, one in servers.items():
                 place = rows.engine.tolist().index(name)
-                spans[place] = trace.steps(trace.load(path)).to_dict("records")
+                spans[place] = trace.steps(trace.load(newest(one))).to_dict("records")
         parts.append(rows.assign(profiled=on, spans=pd.Series(spans, index=rows.index)))
     both = pd.concat(parts, ignore_index=True)
     both.attrs = {key: sum(part.attrs[key] for part in parts)

@@ -33,7 +33,7 @@ open(target + "/recipe", "w").write(recipe)
 def model(monkeypatch, tmp_path):
     """A small model, an empty cache, and a worker that copies."""
     monkeypatch.setenv("LAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(compress, "_environment", lambda: Path(sys.executable))
+    monkeypatch.setattr(compress, "environment", lambda: Path(sys.executable))
     monkeypatch.setattr(compress, "LOGS", tmp_path / "logs")
     worker(monkeypatch, tmp_path, WORKER)
     return write(tmp_path / "model", {"a": np.arange(6.0), "b": np.zeros((2, 3), np.float16)})
@@ -58,7 +58,7 @@ def test_made_once_with_the_tokenizer_and_the_recipe(model, monkeypatch, capfd):
     assert json.loads((made / "recipe").read_text()) == {
         "scheme": "W8A8", "targets": ["Linear"], "ignore": ["lm_head"]}
     assert (made / "tokenizer.json").read_text() == "{}"
-    monkeypatch.setattr(compress, "_environment", lambda: pytest.fail("made already"))
+    monkeypatch.setattr(compress, "environment", lambda: pytest.fail("made already"))
     assert compress.make(model, scheme="INT8") == made
 
 
@@ -100,7 +100,7 @@ def test_killed_midway_nothing_is_left_running_and_it_is_begun_again(model, monk
     slow = f"import os, time; open({str(marker)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     worker(monkeypatch, tmp_path, slow)
     script = ("import sys; from pathlib import Path; from helpers import compress\n"
-              "compress._environment = lambda: Path(sys.executable)\n"
+              "compress.environment = lambda: Path(sys.executable)\n"
               f"compress.WORKER = Path({str(compress.WORKER)!r})\n"
               f"compress.make({str(model)!r}, scheme='INT8')")
     owner = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)

@@ -2,7 +2,7 @@
 
 import math
 
-from helpers import admission, check
+from helpers import admission, check, metrics
 from helpers.ledger import lab07
 
 
@@ -38,7 +38,7 @@ def counted(answer, requests):
         return
     if abs(answer - expected) > 0.005:
         raise check.WrongAnswer(f"a refused request has an `error` that starts with "
-                                f"{admission.REFUSED!r}; divide by all {len(requests)}")
+                                f"{metrics.REFUSED!r}; divide by all {len(requests)}")
     check.right(f"{expected:.0%} were refused")
 
 

@@ -9,16 +9,12 @@ import numpy as np
 import pandas as pd
 
 from helpers import intervals, metrics, overlap
-from helpers.admission import REFUSED, refused_share
+from helpers.admission import refused_share
 from helpers.ledger import Claim, as_text
+from helpers.metrics import refused
 
 ONE, DIRECT, FREE, BOUND = "one engine", "two engines", "no limit", "admission"
 KEYS = ["arm", "repeat", "load"]
-
-
-def refused(requests):
-    """For each request whether the controller refused it."""
-    return requests.error.str.startswith(REFUSED)
 
 
 def loaded(turn):

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from helpers import metrics
 from helpers.plots.base import COLOURS, axes
 
 OUTCOMES = {"answered": ("#0072B2", "."), "refused (429)": ("#E69F00", "x"),
@@ -39,7 +40,7 @@ def node_loss(requests, *, ax=None):
     requests: with lost_s, missed_s, full_s (seconds; NaN: not seen), of one run.
     """
     ax = axes(ax, data=requests)
-    refused = requests.error.str.startswith("HTTP 429")
+    refused = metrics.refused(requests)
     kinds = {"answered": requests.outcome == "ok", "refused (429)": refused,
              "broken": (requests.outcome != "ok") & ~refused}
     for name, which in kinds.items():
