@@ -11,7 +11,7 @@ help:  ## list these targets
 setup:  ## build .venv, or go on where it stopped; returns at once when all is done
 	@python3 helpers/make/install.py
 
-setup-compress:  ## build .venv-compress, for the lesson on quantization
+setup-compress:  ## build .venv-compress, for lessons 07 to 09 and lab 09
 	@python3 helpers/make/install.py compress
 
 lab: setup  ## open JupyterLab at the first notebook (ARGS="--port 9999 --no-browser" passes flags)
