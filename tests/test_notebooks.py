@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = [*sorted(ROOT.glob("notebooks/*.ipynb")), *sorted(ROOT.glob("labs/*.ipynb"))]
 SHARED = Path("/dev/shm")
 CELL_LIMIT_S = 600
+WATCHES = []  # one of each notebook that has been started
 
 
 def nbval(path, watch):
@@ -46,20 +47,30 @@ def nbval(path, watch):
 
 def assert_nothing_runs(watch, seconds=10):
     """No process of the notebook's and its engines is left, no port, and no OpenMP file."""
-    ended = time.time()
     left = watch.wait_gone(seconds)
     watch.end()
     assert not left, f"still running {seconds} s after the kernel was killed: {left}"
-    held = {c.laddr.port for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN
-            and (c.pid is None or psutil.Process(c.pid).create_time() < ended)}
-    assert not held & watch.ports
+    held = still_listening(watch)
+    assert not held, f"still listening: {held}"
     shared = [file for pid in watch.pids for file in SHARED.glob(f"__KMP_REGISTERED_LIB_{pid}_*")]
     assert not shared, f"left in shared memory: {shared}"
+
+
+def still_listening(watch):
+    """{port: process id} of the watch's ports that somebody listens on who is of no other watch.
+
+    Two notebooks run side by side, and the one may take a port that the other has given up.
+    """
+    listening = {c.laddr.port: c.pid for c in psutil.net_connections("tcp")
+                 if c.status == psutil.CONN_LISTEN and c.laddr.port in watch.ports}
+    theirs = set().union(*(other.look() for other in WATCHES if other is not watch))
+    return {port: pid for port, pid in listening.items() if pid not in theirs}
 
 
 def run(path):
     """(exit status, what nbval printed, its watch, an AssertionError if anything was left)."""
     watch = Watch()
+    WATCHES.append(watch)
     status, printed = nbval(path, watch)
     try:
         assert_nothing_runs(watch)
@@ -112,3 +123,17 @@ def test_a_process_that_outlives_the_kernel_fails_the_test(tmp_path):
     with pytest.raises(AssertionError, match="still running 2 s after"):
         assert_nothing_runs(watch, seconds=2)
     assert not watch.wait_gone() and watch.ports
+
+
+def test_a_port_that_another_notebook_took_over_is_not_left_behind(monkeypatch):
+    ours, theirs = Watch(), Watch()
+    listener = subprocess.Popen([sys.executable, "-u", "-m", "http.server", "0", "--bind",
+                                 "127.0.0.1"], env=theirs.env, text=True, stdout=subprocess.PIPE)
+    try:
+        ours.ports.add(port := int(re.search(r"port (\d+)", listener.stdout.readline())[1]))
+        assert still_listening(ours) == {port: listener.pid}
+        monkeypatch.setattr(sys.modules[__name__], "WATCHES", [theirs])
+        assert not still_listening(ours)
+    finally:
+        listener.kill()
+        listener.communicate()
