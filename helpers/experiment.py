@@ -57,7 +57,8 @@ class Fleet(dict):
                        "run the notebook again from the cell that starts the engines.")
 
     def need(self, *arms):
-        """Raise LabError where one of these arms crashed, about the first that did."""
+        """Raise LabError where one of these arms, or of all, crashed; about the first that did."""
+        arms = arms or (*self, *self.crashed)
         for arm in sorted(arms, key=[*self.crashed, *arms].index):
             self[arm]
 

@@ -180,7 +180,7 @@ def test_what_needs_a_crashed_arm_says_which_and_why(fleet):
         return measure(servers, point, seed)
     experiment.run("t", fleet, crashes, points=(2,), repeats=1)
     fleet.need("one", "one again")
-    for ask in (lambda: fleet["two"], lambda: fleet.need("one", "two")):
+    for ask in (lambda: fleet["two"], lambda: fleet.need("one", "two"), fleet.need):
         with pytest.raises(LabError, match="'two' crashed") as said:
             ask()
         assert said.value.cause == "The engine died. No memory is left."
