@@ -48,17 +48,16 @@ def decode(requests):
                                     floor=least_s / table.span_s)
 
 
-def ratio(table, over, under, column="work_s", again=AGAIN):
-    """(value, low, high) of a column of one arm over another's, paired by repeat.
+def ratio(table, over, under):
+    """(value, low, high) of work_s of one arm over another's, paired by repeat.
 
-    The interval reaches at least as far from the value as `again` strayed from ONE in any repeat:
+    The interval is `intervals.widened` by the share that AGAIN strayed from ONE in any repeat:
     NaN where that arm, or three repeats, are not there. Raises KeyError for an arm that is not.
     """
-    wide = table[column].unstack("arm")
+    wide = table.work_s.unstack("arm")
     pairs = wide[[over, under]].dropna()
-    value, low, high = intervals.ratio(pairs[over], pairs[under])
-    stray = (wide[again] / wide[ONE] - 1).abs().max() if again in wide else np.nan
-    return value, float(np.minimum(low, value - stray)), float(np.maximum(high, value + stray))
+    stray = (wide[AGAIN] / wide[ONE] - 1).abs().max() if AGAIN in wide else np.nan
+    return intervals.widened(intervals.ratio(pairs[over], pairs[under]), stray)
 
 
 def of_one(column):
