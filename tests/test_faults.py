@@ -196,7 +196,8 @@ def jupyter_killed(owner):
 def jupyter_ended(owner, number):
     """A kernel ends when its Jupyter server has ended, and the engine with it."""
     port = free_port()
-    owner.env |= {"JUPYTER_RUNTIME_DIR": str(owner.folder), "JUPYTER_NO_CONFIG": "1"}
+    owner.env |= {"JUPYTER_RUNTIME_DIR": str(owner.folder),
+                  "JUPYTER_CONFIG_DIR": str(owner.folder)}
     jupyter = owner.run(sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser",
                         f"--ServerApp.port={port}", "--IdentityProvider.token=t")
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(),
