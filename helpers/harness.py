@@ -80,9 +80,11 @@ def _evaluate(model, model_args, tasks, limit):
 
 
 def _run(model, model_args, tasks, limit, defaults):
+    import datasets
     import lm_eval
     from lm_eval.tasks import TaskManager
 
+    datasets.disable_progress_bars()  # a widget that a notebook would keep
     manager = TaskManager(include_path=str(TASKS), include_defaults=defaults)
     return lm_eval.simple_evaluate(model, model_args=model_args, tasks=tasks, limit=limit,
                                    task_manager=manager, bootstrap_iters=1000)

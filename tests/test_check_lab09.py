@@ -26,8 +26,13 @@ def tokens():
         for arm, shift in ARMS.items()], ignore_index=True)
 
 
+def verdicts(tokens):
+    return ledger.verdicts("09", {"lab09_nll": tokens, "lab09_longer": lab09.long_form(
+        lab09.stretches(tokens[tokens.arm.str.startswith("FP8")]))})
+
+
 def test_claims_on_constructed_losses():
-    found = ledger.verdicts("09", {"lab09_nll": tokens()})
+    found = verdicts(tokens())
     assert list(found.verdict) == ["supported"] * 4
     assert lab09.table(tokens()).loc["16 bits again", "difference"] == 0
     assert len(lab09.table(tokens())) == 5
@@ -35,14 +40,23 @@ def test_claims_on_constructed_losses():
 
 def test_too_few_tokens_decide_nothing():
     few = tokens().query("place < 100")
-    assert set(ledger.verdicts("09", {"lab09_nll": few}).verdict) == {"not decided"}
+    assert set(verdicts(few).verdict) == {"not decided"}
 
 
 def test_a_machine_without_fp8_decides_nothing():
     same = tokens().query("arm == '16 bits'")
     alike = pd.concat([same.assign(arm=arm) for arm in list(ARMS)[:4]], ignore_index=True)
-    found = ledger.verdicts("09", {"lab09_nll": alike})
+    found = verdicts(alike)
     assert set(found.verdict) == {"not decided"} and len(lab09.table(alike)) == 4
+
+
+def test_more_texts_for_two_arms_leave_the_third_out():
+    more = tokens().query("arm.str.startswith('FP8')").assign(text="b")
+    rows = lab09.long_form(lab09.stretches(pd.concat([tokens(), more]).query(
+        "arm.str.startswith('FP8')")))
+    found = lab09.longer(rows)
+    assert found.pairs == 40 and found.mean == pytest.approx(
+        lab09.difference(tokens(), "FP8 calibrated", "FP8 uncalibrated").mean)
 
 
 def test_tasks_by_arm():
