@@ -64,8 +64,9 @@ def start(engines, doors, *, start_limit_s=180):
 def nodes(engine, model, limit, *, start_limit_s=400):
     """The same application on two nodes, each of which starts an engine for itself.
 
-    engine: {"model": folder, "flags": {...}}, or {"reference": {first_s, gap_s}}, the course's
-    reference server.  model: the name it serves. A lost node is replaced as soon as it is missed.
+    engine: {"model": folder, "flags": {...}, "env": [variables of the one, of the other]}, or
+    {"reference": {first_s, gap_s}}, the course's reference server.  model: the name it serves.
+    A lost node is replaced as soon as it is missed.
     Raises LabError where Ray is not installed.
     """
     router.need_ray()

@@ -36,11 +36,12 @@ class Door:
     def __init__(self, prefix, engines, engine):
         stay_here()
         self.prefix, self.session, self.engine = prefix, None, None
+        rank = serve.get_replica_context().rank.rank % 2
         if engine:
-            self.engine = start(engine)
+            self.engine = start(engine, rank)
             self.address = self.engine.url  # waits for it
         else:
-            self.address = engines[serve.get_replica_context().rank.rank % len(engines)]
+            self.address = engines[rank]
 
     async def __call__(self, request):
         self.session = self.session or connection()
@@ -54,8 +55,9 @@ class Door:
         return passed_on(answer)
 
 
-def start(engine):
-    """The engine of a replica: {"reference": {...}} or {"model": folder, "flags": {...}}.
+def start(engine, rank):
+    """The engine of a replica: {"reference": {...}} or {"model": folder, "flags": {...}, "env":
+    [variables of the first, of the second]}.
 
     It ends with the replica's process, since that is its owner.
     """
@@ -63,7 +65,8 @@ def start(engine):
 
     if "reference" in engine:
         return reference.serve(**engine["reference"])
-    running = server.serve(engine["model"], name=f"replica-{os.getpid()}", **engine["flags"])
+    running = server.serve(engine["model"], name=f"replica-{rank}-{os.getpid()}",
+                           env=engine["env"][rank], **engine["flags"])
     running.warm_up()
     return running
 

@@ -14,14 +14,14 @@ from helpers.ledger import lab07
 from helpers.plots import base
 
 REFUSAL = "HTTP 429: Request dropped due to backpressure"
-ABOUT = {"capacity": 8.0, "room": 8, "seconds": 2, "limit_ttft_s": 0.5, "limit_tpot_s": 0.2}
+ABOUT = {"capacity": 8.0, "room": 12, "seconds": 3, "limit_ttft_s": 0.5, "limit_tpot_s": 0.2}
 RATES = {"below": 4.0, "at": 8.0, "above": 16.0}
 
 
 def turn(arm, load, repeat, *, first_s=0.1, gap_s=0.05, refused=0):
     """Requests of one turn, 11 tokens each; of `refused` of them one in so many is refused."""
     made = []
-    for number in range(round(2 * RATES[load])):
+    for number in range(round(3 * RATES[load])):
         times = [first_s + gap_s * k for k in range(11)]
         answer = rows.failed(REFUSAL) if refused and number % refused == 0 else {
             **rows.latencies(times, 11), "chunk_tokens": None, "input_tokens": 5,

@@ -18,11 +18,11 @@ KEYS = ["arm", "repeat", "load"]
 
 
 def loaded(turn):
-    """Output tokens a second in the later half of a turn's arrivals, when all arms have work. Over
-    a whole turn, filling and emptying weigh more in an arm that is done sooner."""
+    """Output tokens a second in the last two thirds of a turn's arrivals, when all arms have work.
+    Over a whole turn, filling and emptying weigh more in an arm that is done sooner."""
     seconds = float(turn.seconds.iloc[0])
     ok = turn[turn.outcome == "ok"]
-    return overlap.tokens_within(ok, seconds / 2, seconds) / (seconds / 2)
+    return overlap.tokens_within(ok, seconds / 3, seconds) / (seconds * 2 / 3)
 
 
 def points(requests):
@@ -109,7 +109,8 @@ def in_words(requests):
         return (f"above the knee, over one engine: two {as_text(gap)} of the tokens a second. "
                 "No front ran there, so nothing can be said of closing a gap.")
     closed = over(BOUND, ONE, "loaded_tok_per_s")(requests)
-    good = over(BOUND, ONE, "good_share")(requests)
+    better, low, high = more(BOUND, ONE, "good_share")(requests)
+    good = f"{better:+.2f}" + (f" ({low:+.2f} to {high:+.2f})" if low == low else "")
     if gap[2] < 1:
         end = "there is a gap, and admission closes it" if closed[1] >= 1 else (
             "there is a gap, and admission does not close it" if closed[2] < 1 else
@@ -118,7 +119,8 @@ def in_words(requests):
         end = "no gap to close: two engines do not do less" if gap[1] >= 1 else \
             "a gap is not shown, so nothing can be said of closing it"
     return (f"above the knee, over one engine: two {as_text(gap)} of the tokens a second; behind "
-            f"admission {as_text(closed)}, and {as_text(good)} of the good answers. So: {end}.")
+            f"admission {as_text(closed)}; share of requests with a good answer, behind admission "
+            f"less one engine: {good}. So: {end}.")
 
 
 NAME = "lab07_admission"
