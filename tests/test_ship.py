@@ -34,3 +34,13 @@ def test_a_large_run_ships_without_its_chunks(run, tmp_path, monkeypatch):
     same = ["ok", "duration_s", "output_tok_per_s", "p50_ttft_s", "p50_tpot_s", "p95_e2el_s"]
     kept = run_file.read(run, "yours")[1]
     pd.testing.assert_frame_equal(metrics.points(rows)[same], metrics.points(kept)[same])
+
+
+def test_a_large_run_of_tokens_keeps_the_name_of_its_text(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(ship, "LIMIT", 10)
+    tokens = pd.DataFrame({"text": "01_harbour", "place": [1, 2], "token": [" a", " b"],
+                           "nll": [0.5, 1.5]})
+    header, rows = run_file.read(ship.ship(results.record("tokens", tokens, server=[]),
+                                           tmp_path / "to"), "yours")
+    assert header["left_out"] == ["token"] and rows.token.tolist() == ["", ""]
+    assert rows.text.tolist() == ["01_harbour"] * 2 and rows.nll.tolist() == [0.5, 1.5]

@@ -2,8 +2,9 @@
 
     python -m helpers.make.ship results/runs/07_speed/RUN.jsonl data/recorded/h200
 
-A run that would fill more than LIMIT bytes goes without the time of every chunk and without the
-answers' texts: its header says so in `left_out`. All else is as it was recorded.
+A run that would fill more than LIMIT bytes goes without the time of every chunk and the answers'
+texts, or, where its rows are tokens, without their texts: its header says so in `left_out`. All
+else is as it was recorded.
 """
 
 import gzip
@@ -14,7 +15,8 @@ from pathlib import Path
 from helpers import run_file
 
 LIMIT = 600_000
-LARGE = {"chunk_times_s": [], "itl_s": None, "chunk_tokens": None, "text": ""}
+REQUEST = {"chunk_times_s": [], "itl_s": None, "chunk_tokens": None, "text": ""}
+TOKEN = {"token": ""}
 
 
 def ship(path, folder):
@@ -32,7 +34,9 @@ def ship(path, folder):
 
 def _lean(lines):
     first, *rows = map(json.loads, lines)
-    dropped = {name: value for name, value in LARGE.items() if name in first["header"]["columns"]}
+    columns = first["header"]["columns"]
+    large = REQUEST if "chunk_times_s" in columns else TOKEN
+    dropped = {name: value for name, value in large.items() if name in columns}
     first["header"]["left_out"] = list(dropped)
     return ("\n".join(run_file.line(row) for row in [first, *({**row, **dropped} for row in rows)])
             + "\n").encode()
