@@ -117,9 +117,9 @@ def ask(target, texts, *, rate, max_tokens):
 def compare(name, arms, rates, *, input_len, max_tokens, seconds, repeats, **about):
     """Every arm at every rate, arms in balanced order (A B B A ...); one row a request.
 
-    arms: {arm: target of `ask`}.  rates: {load: requests a second}.  seconds: how long requests
-    arrive.  about: columns, the same in all rows. Columns added: arm, load, rate, repeat, seconds,
-    client_share (of one core). A finished turn is on the disk; all is recorded as `name`.
+    arms: {arm: target of `ask`}.  rates: {load: requests a second}.  seconds: {load: how long
+    requests arrive}.  about: columns, the same in all rows. Columns added: arm, load, rate, repeat,
+    seconds, client_share (of one core). A finished turn is on the disk; all is recorded as `name`.
     """
     loads, turns = list(rates), experiment.balanced(arms, rates, repeats)
     journal, line = Journal(name, [turns, rates, about, seconds]), Line()
@@ -127,11 +127,11 @@ def compare(name, arms, rates, *, input_len, max_tokens, seconds, repeats, **abo
     for number, (repeat, place, arm) in list(enumerate(turns))[journal.done:]:
         at = loads[place]
         line.update(f"{name}: {number + 1} of {len(turns)}: {arm}, {at}")
-        texts = prompts(max(4, round(rates[at] * seconds)), input_len, [repeat, place])
+        texts = prompts(max(4, round(rates[at] * seconds[at])), input_len, [repeat, place])
         time.sleep(PAUSE_S)
         run = ask(arms[arm], texts, rate=rates[at], max_tokens=max_tokens)
         frames.append(run.assign(arm=arm, load=at, rate=rates[at], repeat=repeat,
-                                 seconds=seconds, **about,
+                                 seconds=seconds[at], **about,
                                  client_share=run.attrs["client_cpu_s"] / run.attrs["wall_s"]))
         journal.keep(number, frames[-1])
     line.done(f"{name}: {len(turns)} turns in {line.elapsed_s:.0f} s")

@@ -14,7 +14,8 @@ from helpers.ledger import lab07
 from helpers.plots import base
 
 REFUSAL = "HTTP 429: Request dropped due to backpressure"
-ABOUT = {"capacity": 8.0, "room": 12, "seconds": 3, "limit_ttft_s": 0.5, "limit_tpot_s": 0.2}
+ABOUT = {"capacity": 8.0, "room": 12, "in_flight": 4, "seconds": 3, "limit_ttft_s": 0.5,
+         "limit_tpot_s": 0.2}
 RATES = {"below": 4.0, "at": 8.0, "above": 16.0}
 
 
@@ -84,13 +85,25 @@ def test_points(runs):
     assert free.refused_share == free.good_share == 0 and free.concurrency == 16
 
 
-def test_tokens_a_second_are_those_while_requests_come(runs):
-    found = lab07.points(runs).set_index(["arm", "load", "repeat"]).loaded_tok_per_s
-    # as many requests are on their way all the time: 16 a second of 11 tokens each
-    assert found["no limit", "above", 0] == pytest.approx(16 * 11, rel=0.03)
-    assert found["admission", "above", 0] == pytest.approx(12 * 11, rel=0.05)
-    slim = lab07.points(admission.slim(runs)).set_index(["arm", "load", "repeat"])
-    assert slim.loaded_tok_per_s["no limit", "above", 0] == pytest.approx(16 * 11, rel=0.03)
+def at_capacity(sent_s):
+    """A turn of requests sent so: 8 a second are done, each with 11 tokens in its last second."""
+    finished = [max(sent + 1, 1 + number / 8) for number, sent in enumerate(sent_s)]
+    made = [{"engine": "", "sent_s": sent, "intended_s": sent, **rows.latencies(
+        [end - sent - 1 + k / 10 for k in range(11)], 11), "chunk_tokens": None, "input_tokens": 5,
+        "output_tokens": 11, "outcome": "ok", "error": ""}
+        for sent, end in zip(sent_s, finished, strict=True)]
+    return rows.table(made, tool="client", settings={}).assign(**ABOUT | {"in_flight": 8})
+
+
+def test_tokens_a_second_while_the_engines_are_full():
+    crowd, bounded = np.arange(48) / 16, np.arange(24) / 8
+    for sent_s in (crowd, bounded):
+        assert lab07.loaded(at_capacity(sent_s)) == pytest.approx(8 * 11, rel=0.03)
+    first, last = lab07.saturated(at_capacity(crowd))
+    assert first == 7 / 16 and last == pytest.approx(1 + 40 / 8)
+    assert math.isnan(lab07.loaded(at_capacity(np.arange(12) / 4)))  # four of eight at most
+    slim = admission.slim(at_capacity(crowd))
+    assert lab07.loaded(slim) == pytest.approx(8 * 11, rel=0.03)
 
 
 def test_claims(runs, lost):

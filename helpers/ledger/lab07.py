@@ -1,8 +1,9 @@
 """The claims of lab 07: what admission does for two engines, and what a lost node does.
 
 Rows of lab07_admission are requests with arm, load ('below', 'at', 'above' the knee), rate, repeat,
-capacity (requests a second), room (places in the queue), seconds (of arrivals),
-limit_ttft_s, limit_tpot_s. Rows of lab07_node_loss are requests with lost_s, missed_s, full_s.
+capacity (requests a second), in_flight (that the limit lets in), room (places in the queue),
+seconds (of arrivals), limit_ttft_s, limit_tpot_s. Rows of lab07_node_loss are requests with lost_s,
+missed_s, full_s.
 """
 
 import numpy as np
@@ -17,12 +18,24 @@ ONE, DIRECT, FREE, BOUND = "one engine", "two engines", "no limit", "admission"
 KEYS = ["arm", "repeat", "load"]
 
 
-def loaded(turn):
-    """Output tokens a second in the last two thirds of a turn's arrivals, when all arms have work.
-    Over a whole turn, filling and emptying weigh more in an arm that is done sooner."""
-    seconds = float(turn.seconds.iloc[0])
+def saturated(turn):
+    """(first, last) second of a turn with at least in_flight answered requests on their way.
+
+    NaN where there never are as many.
+    """
     ok = turn[turn.outcome == "ok"]
-    return overlap.tokens_within(ok, seconds / 3, seconds) / (seconds * 2 / 3)
+    times = np.concatenate([ok.sent_s, ok.sent_s + ok.e2el_s])
+    order = np.argsort(times, kind="stable")
+    inside = np.cumsum(np.repeat([1, -1], len(ok))[order])
+    full = np.flatnonzero(inside >= turn.in_flight.iloc[0])
+    return times[order][[full[0], full[-1] + 1]] if len(full) else (np.nan, np.nan)
+
+
+def loaded(turn):
+    """Output tokens a second while the turn is `saturated`. Over the whole turn, filling and
+    emptying would weigh more in an arm that refuses, and is done sooner."""
+    first, last = saturated(turn)
+    return overlap.tokens_within(turn[turn.outcome == "ok"], first, last) / (last - first)
 
 
 def points(requests):
