@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 import struct
 import sys
 from collections import defaultdict
@@ -15,6 +16,8 @@ from helpers import models, server
 ROOT = Path(__file__).parents[1]
 STANDIN = Path(__file__).with_name("standin.py")
 FAULTS = pytest.StashKey()
+# Ctrl-C is ignored by what was started in the background, and by its children: by those tested, too
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
