@@ -16,8 +16,10 @@ from helpers import models, server
 ROOT = Path(__file__).parents[1]
 STANDIN = Path(__file__).with_name("standin.py")
 FAULTS = pytest.StashKey()
-# Ctrl-C is ignored by what was started in the background, and by its children: by those tested, too
+# Started in the background or by nohup, this process ignores these, and so would all it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 @pytest.fixture(scope="session")
