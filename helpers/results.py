@@ -145,8 +145,8 @@ def _files(experiment):
 def _nothing(experiment, machine, machines):
     if machines:
         return NothingRecorded(f"{experiment!r} has no run on a machine {machine!r}.",
-                        cause=f"It was recorded on {', '.join(sorted(machines))}.",
-                        fix="Leave machine= out, or record it on such a machine.")
+                               cause=f"It was recorded on {', '.join(sorted(machines))}.",
+                               fix="Leave machine= out, or record it on such a machine.")
     makers = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("*/*.ipynb"))
               if re.search(rf"record\(\\*[\"']{re.escape(experiment)}\\*[\"']", path.read_text())]
     names = sorted({p.parent.name for top in (RUNS, RECORDED) for p in top.rglob("*.jsonl*")})

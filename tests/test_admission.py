@@ -128,17 +128,17 @@ def test_arms_take_turns_and_an_interrupted_run_goes_on(monkeypatch, tmp_path):
     recorded = []
     monkeypatch.setattr(admission.results, "record", lambda name, runs: recorded.append(name))
     run = {"arms": {"x": "X", "y": "Y"}, "rates": {"below": 4.0, "above": 8.0}, "input_len": 3,
-           "max_tokens": 2, "seconds": {"below": 2, "above": 1}, "repeats": 2, "capacity": 5.0}
+           "max_tokens": 2, "seconds": {"below": 2, "above": 3}, "repeats": 2, "capacity": 5.0}
     with pytest.raises(KeyboardInterrupt):
         admission.compare("test_admission", **run)
     assert not recorded
     found = admission.compare("test_admission", **run)
     del asked[5]
-    assert asked == [("X", 8), ("Y", 8), ("X", 8), ("Y", 8), ("Y", 8), ("X", 8), ("Y", 8),
-                     ("X", 8)]
-    assert len(found) == 64 and set(found.capacity) == {5.0}
+    assert asked == [("X", 8), ("Y", 8), ("X", 24), ("Y", 24), ("Y", 8), ("X", 8), ("Y", 24),
+                     ("X", 24)]
+    assert len(found) == 128 and set(found.capacity) == {5.0}
     assert found.groupby("load").seconds.unique().map(list).to_dict() == {"below": [2],
-                                                                         "above": [1]}
+                                                                         "above": [3]}
     assert recorded == ["test_admission"] and not list(tmp_path.iterdir())
 
 

@@ -22,7 +22,7 @@ RATES = {"below": 4.0, "at": 8.0, "above": 16.0}
 def turn(arm, load, repeat, *, first_s=0.1, gap_s=0.05, refused=0):
     """Requests of one turn, 11 tokens each; of `refused` of them one in so many is refused."""
     made = []
-    for number in range(round(3 * RATES[load])):
+    for number in range(round(ABOUT["seconds"] * RATES[load])):
         times = [first_s + gap_s * k for k in range(11)]
         answer = rows.failed(REFUSAL) if refused and number % refused == 0 else {
             **rows.latencies(times, 11), "chunk_tokens": None, "input_tokens": 5,
