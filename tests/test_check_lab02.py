@@ -111,6 +111,17 @@ def test_with_over_without_is_judged_by_the_engine_against_itself(runs):
     assert not lab02.with_over_without(noisy).seen.any()
 
 
+def test_where_the_pair_was_measured_twice_it_is_its_own_control(runs):
+    noisy = runs.copy()
+    noisy.loc[(noisy.arm == "one engine again") & (noisy.repeat == 1), "e2el_s"] *= 3
+    twin = runs[runs.arm == "two engines"].assign(arm="two engines again")
+    both = pd.concat([noisy, twin], ignore_index=True)
+    assert lab02.with_over_without(both).seen.all()
+    judged, found = verdicts(both)
+    assert judged[0] == "supported" and found.low[0] > 1, "the steady pair decides"
+    assert found.high[1] > 1.5 * found.value[1], "over the one engine its own control counts"
+
+
 @pytest.mark.parametrize("without, with_, words", [
     (2, 1.05, ["more", "as in turns", "hardly feeling"]),
     (2.5, 2.5, ["not shown to differ", "worse than turns"]),

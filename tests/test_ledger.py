@@ -45,13 +45,24 @@ def test_every_claim_has_a_row_and_the_latest_run_counts(monkeypatch):
     def load(experiment, machine):
         if experiment == "lab77_x":
             return both
-        raise LabError("none")
+        raise results.NothingRecorded("none")
     monkeypatch.setattr(results, "load", load)
     monkeypatch.setattr(ledger, "claims", lambda: [
-        claim(), Claim("78", "never", "lab78_x", "ratio", effect, below=1)])
+        claim(), Claim("78", "never", "lab78_x", "ratio", effect, below=1),
+        Claim("79", "by another", "lab79_x", "ratio", effect, above=1)])
+    monkeypatch.setitem(ledger.SAME_ARMS, "lab79_x", "lab77_x")
     found = ledger.every().set_index("lab")
+    assert found.loc["79"].verdict == "supported", "the run of an experiment with the same arms"
     assert found.loc["77"].verdict == "supported" and found.loc["77"].machine == "gpu-y"
     assert found.loc["78"].verdict == "not run" and math.isnan(found.loc["78"].low)
+
+
+def test_a_damaged_run_is_said_and_not_taken_for_none(monkeypatch):
+    def load(experiment, machine):
+        raise LabError(f"{experiment}: line 3 is damaged.")
+    monkeypatch.setattr(results, "load", load)
+    with pytest.raises(LabError, match="line 3"):
+        ledger.every()
 
 
 def test_each_claim_of_the_course_has_a_bound_and_a_lab():

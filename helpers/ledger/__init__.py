@@ -15,7 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from helpers import decision, results
-from helpers.errors import LabError
+
+SAME_ARMS = {"lab01_sweep": "lab02_sharing"}  # an experiment whose runs have all arms of the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ def verdicts(lab, runs):
 def every(machine=None):
     """The verdicts of all labs, each on the latest run that is recorded, and its machine's id.
 
-    machine: as in results.load. A claim of an experiment that is not recorded has no number.
+    machine: as in results.load. A claim of an experiment that is not recorded, and has no other
+    with the same arms (SAME_ARMS), has no number. Raises LabError for a damaged file.
     """
     found, latest = [], {}
     for claim in claims():
@@ -97,7 +99,6 @@ def every(machine=None):
 
 
 def _latest(experiment, machine):
-    try:
-        return results.latest(experiment, machine=machine)
-    except LabError:
-        return None
+    names = filter(None, (experiment, SAME_ARMS.get(experiment)))
+    runs = (results.latest(name, machine=machine) for name in names)
+    return next((run for run in runs if run is not None), None)

@@ -22,17 +22,22 @@ def arm_with(requests):
 def over(base):
     """effect: output tokens a second of the pair with over those of `base`, at the most load.
 
-    The interval is that of `experiment.against`, `intervals.widened` to what the control (one
-    engine again) strayed from 1.
+    The interval is that of `compared`, `intervals.widened` to what its control strayed from 1.
     """
     def effect(requests):
-        points = experiment.totals(requests)
-        points = points[points.concurrency == points.concurrency.max()]
-        found = experiment.against(points, base=base)
-        row = found[found.arm == arm_with(requests)].iloc[0]
-        strayed = experiment.against(points, base=ONE).smallest.iloc[0]
-        return intervals.widened(row[["ratio", "low", "high"]], strayed)
+        row = compared(requests, base).iloc[-1]
+        return intervals.widened(row[["ratio", "low", "high"]], row.smallest)
     return effect
+
+
+def compared(requests, base):
+    """`experiment.against` `base` of the arm with, a row a load. Where the base was not measured
+    twice, smallest is the one engine's difference from itself."""
+    points = experiment.totals(requests)
+    control = experiment.against(points, base=ONE).groupby("concurrency").smallest.first()
+    found = experiment.against(points, base=base)
+    found = found[found.arm == arm_with(requests)]
+    return found.assign(smallest=found.smallest.fillna(found.concurrency.map(control)))
 
 
 def batch(requests):
@@ -56,15 +61,9 @@ def _at(requests, arm, concurrency):
 
 
 def with_over_without(requests):
-    """`experiment.against` the pair without, one row a load: ratio, low, high, smallest, seen.
-
-    smallest is the one engine's difference from itself, which the pairs have no twin to show.
-    """
-    points = experiment.totals(requests)
-    control = experiment.against(points, base=ONE).groupby("concurrency").smallest.first()
-    found = experiment.against(points, base=TWO)
-    found = found[found.arm == arm_with(requests)]
-    found = found.assign(smallest=found.concurrency.map(control))
+    """`compared` with the pair without; seen: the interval excludes 1, and the effect is larger
+    than smallest."""
+    found = compared(requests, TWO)
     beyond = (found.ratio - 1).abs() > found.smallest
     return found.assign(seen=((found.low > 1) | (found.high < 1)) & beyond)
 

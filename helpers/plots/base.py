@@ -39,10 +39,10 @@ def label(caption):
     _label[0] = caption
 
 
-def axes(ax=None, *, data=None):
-    """The axes to draw on, new ones of the course's size if none are given."""
+def axes(ax=None, *, data=None, height=SIZE[1]):
+    """The axes to draw on, new ones of the course's width if none are given; height in inches."""
     if ax is None:
-        _, ax = plt.subplots(figsize=SIZE, layout="constrained")
+        _, ax = plt.subplots(figsize=(SIZE[0], height), layout="constrained")
     ax.spines[["top", "right"]].set_visible(False)
     caption = getattr(data, "attrs", {}).get("caption") or _label[0]
     if caption:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.plots.base import COLOURS, axes
+from helpers.plots.base import COLOURS, SIZE, axes
 
 SERVICES = {"text": "#0072B2", "speech": "#D55E00", "text b": "#009E73", "half a": "#0072B2",
             "half b": "#009E73"}
@@ -15,8 +15,8 @@ def kept(found, *, ax=None):
     the arm's progress (NaN for an interval that there is not). Lines at 1, taking turns, and at 2,
     where neither feels the other. A machine's name stands above its bars where there are several.
     """
-    ax = axes(ax, data=found)
     bars = list(found.groupby(["machine", "arm"], sort=False))
+    ax = axes(ax, data=found, height=max(SIZE[1], 0.5 + 0.5 * len(bars)))  # a bar holds its text
     several, seen, places, names = found.machine.nunique() > 1, set(), [], []
     for (machine, arm), rows in bars:
         place = places[-1] + 1 if places else 0
@@ -29,9 +29,9 @@ def kept(found, *, ax=None):
         for row in rows.itertuples():
             ax.barh(place, row.kept, left=left, height=0.7, lw=1, edgecolor="white",
                     color=COLOURS.get(row.engine, SERVICES.get(row.engine, "C7")))
-            ax.annotate(f"{row.engine} {row.kept:.2f}" if row.kept > 0.2 else "",
-                        (left + row.kept / 2, place), ha="center", va="bottom", fontsize=7,
-                        color="white")
+            text = f"{row.engine} {row.kept:.2f}" if row.kept > 0.3 else f"{row.kept:.2f}"
+            ax.annotate(text if row.kept > 0.12 else "", (left + row.kept / 2, place), ha="center",
+                        va="bottom", fontsize=7, color="white")
             left += row.kept
         ax.plot([row.low, row.high], [place] * 2, color="black", lw=2)
         ax.plot(row.value, place, "o", ms=4, color="black")
