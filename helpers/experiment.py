@@ -253,6 +253,7 @@ def _turn(fleet, arm, measure, point, seed, busy):
         before, started = _counters(servers), time.perf_counter()
         requests = measure(servers, point, seed)
         clock, used = requests.attrs, _counters(servers) - before
+        started = clock.get("started", started)  # without what the client prepared
     except LabError as error:
         fleet.drop(arm, _why(error))
         return _crashed(**about, why=_why(error))
@@ -260,7 +261,7 @@ def _turn(fleet, arm, measure, point, seed, busy):
     return requests.assign(
         **about, **{name: requests.engine.map(used[name]) for name in used}, wall_s=wall_s,
         client_cpu_s=client_cpu_s, client_share=client_cpu_s / wall_s,
-        client_ok=client_cpu_s / wall_s <= CLIENT_LIMIT, gpu_busy=busy(started))
+        client_ok=client_cpu_s / wall_s <= CLIENT_LIMIT, gpu_busy=busy(started, started + wall_s))
 
 
 def _counters(servers):

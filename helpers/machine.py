@@ -20,6 +20,7 @@ from helpers import profile
 from helpers.errors import LabError
 
 HARDWARE = Path(__file__).parent.parent / "data" / "hardware.csv"
+SAMPLE_S = 0.2
 GPU_READ_TEST = """
 import torch, time
 size = min(2**30, torch.cuda.mem_get_info()[0] // 8)  # at most half of what is free
@@ -114,17 +115,21 @@ def fp8_cache():
 
 @contextlib.contextmanager
 def gpu_busy(every_ms=100):
-    """Watches the first GPU: yields a function of a time.perf_counter() value that returns the
-    mean share of time, 0 to 1, in which a kernel ran since then. NaN where it is not known.
+    """Watches the first GPU: yields a function (start, end) of time.perf_counter() values that
+    returns the mean share of time, 0 to 1, in which a kernel ran between. NaN where not known.
 
-    It is nvidia-smi's utilization.gpu: a kernel ran, however few of the GPU's units it used.
+    It is nvidia-smi's utilization.gpu: a kernel ran, however few of the GPU's units it used. A
+    value speaks of the time before it, SAMPLE_S on a data-centre card (NVML's documentation: 1/6
+    to 1 s), so values of the first SAMPLE_S are left out where there are later ones.
     """
     samples = []
 
-    def since(start):
-        return float(np.mean([busy for at, busy in list(samples) if at >= start] or [np.nan]))
+    def between(start, end):
+        seen = [(at, busy) for at, busy in list(samples) if start <= at <= end]
+        whole = [busy for at, busy in seen if at >= start + SAMPLE_S]
+        return float(np.mean(whole or [busy for _, busy in seen] or [np.nan]))
     if profile.current().name != "gpu":
-        yield since
+        yield between
         return
     command = ["nvidia-smi", "--id=0", "--query-gpu=utilization.gpu",
                "--format=csv,noheader,nounits", f"--loop-ms={every_ms}"]
@@ -135,7 +140,7 @@ def gpu_busy(every_ms=100):
                     samples.append((time.perf_counter(), int(line) / 100))
         threading.Thread(target=read, daemon=True).start()
         try:
-            yield since
+            yield between
         finally:
             process.kill()
 

@@ -43,15 +43,24 @@ def tokens_within(rows, start, end):
     return float(total)
 
 
+def while_loaded(requests):
+    """The requests that were sent before their turn's `stretch` ended; turns as in `rates`."""
+    return pd.concat([turn[turn.sent_s < stretch(turn)[1]] for _, turn in _whole(requests)])
+
+
+def _whole(requests):
+    """((arm, repeat), its requests) of the turns in which no request failed."""
+    return [(key, turn) for key, turn in requests.groupby(["arm", "repeat"], sort=False)
+            if (turn.outcome == "ok").all()]
+
+
 def rates(requests):
     """One row per (arm, repeat, engine): tok_per_s over the turn's `stretch`, and seconds of it.
 
     Turns in which a request failed are left out.
     """
     found = []
-    for (arm, repeat), turn in requests.groupby(["arm", "repeat"], sort=False):
-        if (turn.outcome != "ok").any():
-            continue
+    for (arm, repeat), turn in _whole(requests):
         start, end = stretch(turn)
         found += [{"arm": arm, "repeat": repeat, "engine": engine, "seconds": end - start,
                    "tok_per_s": tokens_within(rows, start, end) / (end - start)}

@@ -70,6 +70,28 @@ def test_rates_count_the_tokens_of_the_stretch_alone():
     assert overlap.rates(both).empty
 
 
+def test_while_loaded_leaves_out_what_had_the_device_to_itself():
+    long = pd.DataFrame(rows("a", 1.0, waves=9) + rows("b", 1.0)).assign(arm="x", repeat=0)
+    found = overlap.while_loaded(long)
+    assert found.groupby("engine").size().to_dict() == {"a": 8, "b": 8}
+    assert found.sent_s.max() == 3.0  # b's last wave ends at 4 s
+    long.loc[0, "outcome"] = "error"
+    with pytest.raises(ValueError):
+        overlap.while_loaded(long)
+
+
+def test_a_control_that_strayed_in_one_repeat_widens_what_is_claimed():
+    found = run()
+    off = (found.arm == lab04.HALVES) & (found["repeat"] == 1)
+    found.loc[off, ["sent_s", "e2el_s"]] *= 2
+    found.loc[off, "chunk_times_s"] = found[off].chunk_times_s.map(lambda ts: [2 * t for t in ts])
+    assert lab04.strayed(found) == pytest.approx(0.5)
+    value, low, high = lab04.counted(lab04.progress(lab04.MIXED))(found)
+    assert (low, high) == pytest.approx((value / 2, value * 1.5))
+    verdicts = ledger.verdicts("04", {"lab04_mixed": found})
+    assert verdicts.verdict[2] == "not decided" and verdicts.high[0] > verdicts.value[0] * 1.49
+
+
 def test_the_progress_of_known_turns():
     found = run()
     assert lab04.of_service("text")(found)[0] == pytest.approx(1 / 1.6, rel=0.05)

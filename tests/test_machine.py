@@ -1,5 +1,7 @@
 """The machine, the preflight and the first memory formula."""
 
+import math
+import os
 import subprocess
 import sys
 import time
@@ -98,3 +100,26 @@ def test_a_gpu_whose_memory_cannot_be_read_says_so(monkeypatch):
         returncode=1, stdout="", stderr="CUDA out of memory"))
     with pytest.raises(LabError, match="could not be read(.|\n)*CUDA out of memory"):
         machine.memory_bandwidth()
+
+
+def test_gpu_busy_leaves_out_what_speaks_of_the_time_before(monkeypatch, tmp_path):
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text("#!/bin/sh\nfor n in 1 2 3 4 5; do echo 0; sleep 0.02; done\n"
+                    "while echo 100; do sleep 0.02; done\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(machine.profile, "current", lambda: SimpleNamespace(name="gpu"))
+    monkeypatch.setattr(machine, "SAMPLE_S", 0.6)
+    with machine.gpu_busy() as busy:
+        start = time.perf_counter()
+        time.sleep(1.2)
+        end = time.perf_counter()
+    assert busy(start, end) == 1, "the zeros are of the time before"
+    assert 0 < busy(start, start + 0.5) < 1, "a short turn has no others"
+    assert math.isnan(busy(end + 10, end + 11))
+
+
+def test_gpu_busy_is_unknown_without_a_gpu(monkeypatch):
+    monkeypatch.setattr(machine.profile, "current", lambda: SimpleNamespace(name="cpu"))
+    with machine.gpu_busy() as busy:
+        assert math.isnan(busy(0, math.inf))

@@ -15,8 +15,9 @@ def pool(answer, engine):
 
 def by_bytes(answer, config, *, batch, context):
     """Two engines with FP8 caches over one with 16 bits, in speed, if only bytes count."""
-    one = memory.decode_bytes_per_token(config, batch=batch, context=context)
-    two = memory.decode_bytes_per_token(config, batch=batch // 2, context=context, kv_bytes=1)
+    one = memory.decode_bytes_per_token(config, batch=batch, context=context, include_lm_head=True)
+    two = memory.decode_bytes_per_token(config, batch=batch // 2, context=context, kv_bytes=1,
+                                        include_lm_head=True)
     check.number(answer, one / two, within=0.01, unit="times",
                  hint="bytes a token of the one over bytes a token of the two: each of the two has "
                  "half the batch for its weights, and half the bytes for a cached token")

@@ -21,9 +21,11 @@ def _speeds(requests):
 
 
 def _speed(over, under):
+    """effect: `intervals.ratio`, its interval widened to what one engine differed from itself."""
     def effect(requests):
         table = _speeds(requests)
-        return intervals.ratio(table[over], table[under])
+        strayed = (table[f"{ONE} again"] / table[ONE] - 1).abs().max()
+        return intervals.widened(intervals.ratio(table[over], table[under]), strayed)
     return effect
 
 

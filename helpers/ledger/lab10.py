@@ -40,14 +40,17 @@ def points(requests):
 def over(arm, base, measure="output_tok_per_s"):
     """effect: a measure of `points` of an arm over that of the base, at the largest load.
 
-    arm, base: names, or '16' and 'FP8' for the pairs.
+    arm, base: names, or '16' and 'FP8' for the pairs. The interval is `intervals.widened` to what
+    one engine differed from itself.
     """
     def effect(requests):
         pair = names(requests)
         found = points(requests)
         most = found[found.concurrency == found.concurrency.max()]
         table = most.pivot(index="repeat", columns="arm", values=measure).dropna()
-        return intervals.ratio(table[pair.get(arm, arm)], table[pair.get(base, base)])
+        strayed = (table[f"{ONE} again"] / table[ONE] - 1).abs().max()
+        return intervals.widened(
+            intervals.ratio(table[pair.get(arm, arm)], table[pair.get(base, base)]), strayed)
     return effect
 
 
