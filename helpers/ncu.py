@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers import profile, provenance, supervisor
+from helpers import engine, profile, provenance, supervisor
 from helpers.errors import LabError
 
 METRICS = {"dram__bytes_read.sum": "read_bytes", "dram__bytes_write.sum": "write_bytes",
@@ -55,7 +55,8 @@ def count(name, module, *arguments, graphs="graph"):
     for file in (log, said, out):
         file.unlink(missing_ok=True)
     process = supervisor.start(command(module, *arguments, said, log=log, graphs=graphs),
-                               env=os.environ, log_path=out, cwd=provenance.ROOT)
+                               env=os.environ | engine.DEFAULT_ENV, log_path=out,
+                               cwd=provenance.ROOT)
     try:
         status = process.wait()
     finally:

@@ -1,5 +1,6 @@
 """Decode steps alone: a batch that is set, at a context that is set, with no prompt in between."""
 
+import math
 import random
 
 import pandas as pd
@@ -26,3 +27,19 @@ def decode_steps(server, pairs, *, output_len, seed=0):
                               concurrency=batch, max_tokens=output_len, ignore_eos=True)
         frames.append(rows.assign(batch=batch, context=rows.input_tokens + output_len / 2))
     return pd.concat(frames, ignore_index=True)
+
+
+def step_times(rows):
+    """Seconds of a step, a row a request: of the later half of its answer, over the tokens in it.
+
+    By then the whole batch has arrived, if the answers are long enough: an engine takes in its
+    requests one after another. Chunks may have several tokens. NaN for an answer of one chunk.
+    """
+    return pd.Series([_later_half(row.chunk_times_s, row.chunk_tokens)
+                      for row in rows.itertuples()], index=rows.index, dtype=float)
+
+
+def _later_half(times, tokens):
+    half = len(times) // 2
+    later = sum(tokens[half + 1:])
+    return (times[-1] - times[half]) / later if later else math.nan

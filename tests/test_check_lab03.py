@@ -1,5 +1,7 @@
 """Checks, claims and figures of lab 03, on made-up counts and steps of which the truth is known."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from figures import assert_has_units_and_takes_axes
 from helpers import dram, ledger, memory, models, plots, study
 from helpers.check import lab03 as check
 from helpers.ledger import lab03
+from helpers.steps import step_times
 
 SHAPE = models.config("shape:Qwen3-0.6B")
 WEIGHTS = memory.decode_bytes_per_token(SHAPE, batch=1, context=0)
@@ -160,3 +163,11 @@ def test_a_mark_for_each_source_and_bars_that_add_up():
     assert shown == ["BF16 cache", "FP8 cache", "the study", "counted"]
     written = [text.get_text() for text in plots.token_parts(PARTS).texts]
     assert {"8.0", "6.0"} <= set(written)
+
+
+def test_a_step_is_timed_by_the_later_half_of_an_answer():
+    rows = pd.DataFrame({"chunk_times_s": [[1.0, 1.1, 1.3, 1.5, 1.7], [0.5], [0.1, 0.2, 0.6]],
+                         "chunk_tokens": [[1, 1, 1, 1, 1], [16], [1, 1, 2]]}, index=[4, 5, 6])
+    found = step_times(rows)
+    assert found[4] == pytest.approx(0.2) and found[6] == pytest.approx(0.2)
+    assert math.isnan(found[5])

@@ -68,6 +68,7 @@ def test_the_truth_is_found(runs):
         {"one engine": 0.02, "one engine again": 0.022, "two engines": 0.4}))
     assert found == {
         "CPU queueing": "supported", "Spans": "supported", "MPS": "supported",
+        "All steps of an engine together take longer, waits included": "supported",
         "Host-bound": "supported", "Memory-bound": "supported",
         "The profiler changes what it looks at by less than a tenth": "supported"}
     value, low, high = lab05.grew(runs)
@@ -95,6 +96,16 @@ def test_only_the_fullest_decode_steps_count(runs):
     assert len(table) == 4 * 3
 
 
+def test_a_step_that_is_held_up_is_in_the_sum_and_not_in_the_span_of_a_decode_step():
+    runs = traced(dict.fromkeys(LONGER, 0.01))
+    late = [step(0, 1.0, 1, 0, kind="prefill")]
+    runs["spans"] = [late + steps if steps and arm == "two engines" else steps
+                     for arm, steps in zip(runs.arm, runs.spans, strict=True)]
+    found = verdicts(runs)
+    assert found["Spans"] == "not decided"
+    assert found["All steps of an engine together take longer, waits included"] == "supported"
+
+
 def test_turns_whose_batches_fill_differently_are_all_there(runs):
     one = runs.arm == "one engine"
     less = runs[one].assign(spans=[[step | {"batch": min(step["batch"], 7)} for step in steps]
@@ -118,7 +129,7 @@ def test_no_control_or_no_pair_decides_nothing(runs, drop):
 def test_a_quick_run_decides_nothing():
     found = verdicts(traced(LONGER, repeats=1), lab05_steps=stepped(
         {"one engine": 0.02, "two engines": 0.4}, repeats=1))
-    assert set(found.values()) == {"not decided"} and len(found) == 6
+    assert set(found.values()) == {"not decided"} and len(found) == 7
 
 
 def test_a_crashed_pair_is_no_steps(runs):

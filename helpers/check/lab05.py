@@ -23,9 +23,9 @@ def idle(answer, requests):
 
 
 def grown(answer, requests):
-    """answer: by what factor an engine's spans grew beside another engine."""
+    """answer: by what factor the span of a decode step grew beside another engine."""
     check.number(answer, lab05.grew(requests)[0],
-                 hint="the sum over repeats of work_s of 'two engines', over that of 'one engine'")
+                 hint="the sum over repeats of span_s of 'two engines', over that of 'one engine'")
 
 
 def verdict(answer, row):

@@ -1,7 +1,7 @@
 """The claims of lab 03: what a batch and a smaller cache do to bytes, and bytes to time. Pure.
 
 Rows of lab03_dram are of helpers.dram (a row a step). Rows of lab03_steps are of
-`steps.decode_steps`, with arm, repeat, step_s (the median gap between a request's tokens),
+`steps.decode_steps`, with arm, repeat, step_s (`steps.step_times`),
 weight_bytes (of a step), cache_bytes (a token of context) and bandwidth (bytes a second, read).
 """
 

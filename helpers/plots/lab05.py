@@ -68,6 +68,6 @@ def grown(found, *, ax=None):
             zorder=0)
     ax.axvline(1, color="black", lw=0.8)
     reach = max(1.1 * np.nanmax(np.abs(found[["value", "low", "high"]].to_numpy() - 1)), 0.2)
-    ax.set(xlabel="spans of the same work, as a ratio to alone",
+    ax.set(xlabel="span of a decode step, as a ratio to alone",
            xlim=(max(0, 1 - reach), 1 + reach))
     return ax
