@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pandas as pd
 
 from helpers import client
@@ -30,10 +31,10 @@ def decode_steps(server, pairs, *, output_len, seed=0):
 
 
 def step_times(rows):
-    """Seconds of a step, a row a request: of the later half of its answer, over the tokens in it.
+    """Seconds of a step, a row a request: the median gap a token in the later half of its answer.
 
     By then the whole batch has arrived, if the answers are long enough: an engine takes in its
-    requests one after another. Chunks may have several tokens. NaN for an answer of one chunk.
+    requests one after another. A chunk may have several tokens. NaN for an answer of one chunk.
     """
     return pd.Series([_later_half(row.chunk_times_s, row.chunk_tokens)
                       for row in rows.itertuples()], index=rows.index, dtype=float)
@@ -41,5 +42,5 @@ def step_times(rows):
 
 def _later_half(times, tokens):
     half = len(times) // 2
-    later = sum(tokens[half + 1:])
-    return (times[-1] - times[half]) / later if later else math.nan
+    gaps = np.diff(times[half:]) / tokens[half + 1:]
+    return float(np.median(gaps)) if len(gaps) else math.nan

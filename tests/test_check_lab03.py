@@ -166,8 +166,10 @@ def test_a_mark_for_each_source_and_bars_that_add_up():
 
 
 def test_a_step_is_timed_by_the_later_half_of_an_answer():
-    rows = pd.DataFrame({"chunk_times_s": [[1.0, 1.1, 1.3, 1.5, 1.7], [0.5], [0.1, 0.2, 0.6]],
-                         "chunk_tokens": [[1, 1, 1, 1, 1], [16], [1, 1, 2]]}, index=[4, 5, 6])
+    times = [[1.0, 1.1, 1.3, 1.5, 1.7], [0.5], [0.1, 0.2, 0.6], [1, 2, 3, 4, 5, 6, 6.2, 6.4, 9]]
+    tokens = [[1, 1, 1, 1, 1], [16], [1, 1, 2], [1] * 9]
+    rows = pd.DataFrame({"chunk_times_s": times, "chunk_tokens": tokens}, index=[4, 5, 6, 7])
     found = step_times(rows)
     assert found[4] == pytest.approx(0.2) and found[6] == pytest.approx(0.2)
     assert math.isnan(found[5])
+    assert found[7] == pytest.approx(0.6), "a hiccup at the end does not count"
