@@ -1,6 +1,6 @@
 """Bytes that a GPU's memory gives to a decode step, counted by Nsight Compute.
 
-    python -m helpers.dram       # on a machine with an NVIDIA GPU, ncu and vLLM; about 8 minutes
+    python -m helpers.dram       # on a machine with an NVIDIA GPU, ncu and vLLM; takes minutes
 
 It first counts two kernels whose bytes are known, and says so if the counters cannot be read. Then
 it counts whole decode graphs (helpers.dram_probe) and records a row a step as `lab03_dram`.

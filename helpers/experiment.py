@@ -320,7 +320,7 @@ def against(points, *, base, measure="output_tok_per_s"):
     rows_found = []
     for concurrency, at in table.groupby(level=0):
         again = at.get(f"{base} again")
-        smallest = float("nan") if again is None else (again / at[base] - 1).abs().max()
+        smallest = float("nan") if again is None else intervals.strayed(again, at[base])
         for arm in at.columns.drop(base):
             pairs = at[[arm, base]].dropna()
             value, low, high = intervals.ratio(pairs[arm], pairs[base])

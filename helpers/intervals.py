@@ -79,6 +79,14 @@ def ratio(over, under, *, level=0.95):
     return value, max(0.0, float(value - half)), float(value + half)
 
 
+def strayed(again, base):
+    """The share by which something, measured twice, differed from itself: the most of any repeat.
+
+    again, base: pandas Series by repeat. 0.1 is a tenth; NaN where no repeat has both.
+    """
+    return float((again / base - 1).abs().max())
+
+
 def widened(found, strayed):
     """(value, low, high) of a ratio, its interval wide enough for what the control showed.
 

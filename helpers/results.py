@@ -89,17 +89,15 @@ def latest(experiment, *, machine=None):
     return found[found.run == newest].reset_index(drop=True)
 
 
-def beside(experiment, requests, *, machine="gpu-nvidia-h200"):
+def beside(experiment, requests, *, instead=None, machine="gpu-nvidia-h200"):
     """The requests at hand and, below them, the latest run of that machine that ships.
 
-    The column `machine` tells them apart. Where no such run ships it says so, and returns the
-    requests alone. Raises LabError for a damaged file.
+    instead: an experiment whose run stands in where none of the first ships. The column `machine`
+    tells the two apart. Where no such run ships it says so, and returns the requests alone. Raises
+    LabError for a damaged file.
     """
     mine = requests.assign(machine=f"this one ({provenance.machine()['id']})")
-    shipped = [run_file.read(path, source) for path, source in _files(experiment)
-               if source == "recorded"]
-    shipped = [(header, frame) for header, frame in shipped
-               if header["machine"]["id"].startswith(machine)]
+    shipped = _shipped(experiment, machine) or (_shipped(instead, machine) if instead else [])
     if not shipped:
         print(f"No run of {experiment!r} on {machine!r} ships with the course yet: "
               "this machine's stand alone.")
@@ -107,6 +105,13 @@ def beside(experiment, requests, *, machine="gpu-nvidia-h200"):
     _, latest = max(shipped, key=lambda run: run[0]["time"])
     return pd.concat([mine, latest.assign(machine=f"recorded ({latest.machine[0]})")],
                      ignore_index=True)
+
+
+def _shipped(experiment, machine):
+    """[(header, rows)] of the runs of machines whose id begins so that ship."""
+    shipped = (run_file.read(path, source) for path, source in _files(experiment)
+               if source == "recorded")
+    return [run for run in shipped if run[0]["machine"]["id"].startswith(machine)]
 
 
 def _check_name(experiment):

@@ -72,8 +72,12 @@ def table(*keys, prefix=None):
 
 
 def left_aligned(frame):
-    """The frame as a Styler with its text to the left and no index; empty columns left out."""
+    """The frame as a Styler with its text to the left and no index; empty columns left out.
+
+    Numbers have three decimals, and where there is none it says so.
+    """
     styler = frame.loc[:, (frame != "").any()].style.hide(axis="index")
+    styler.format(precision=3, na_rep="none")
     return styler.set_table_styles([{"selector": "th, td", "props": "text-align: left"}])
 
 

@@ -137,6 +137,8 @@ def test_the_requests_at_hand_stand_beside_the_recorded_ones(store, capsys):
     both = results.beside("06_knee", sample(), machine="")
     assert len(both) == 3 + 5 and both.machine.nunique() == 2
     assert len(results.beside("06_knee", sample(), machine="gpu-other")) == 3
+    assert len(results.beside("05_other", sample(), instead="06_knee", machine="")) == 3 + 5
+    assert len(results.beside("06_knee", sample(), instead="05_other", machine="")) == 3 + 5
 
 
 

@@ -1,4 +1,4 @@
-"""The claims of lab 01, each about the largest load that was measured. Pure but for its imports.
+"""The claims of lab 01, each about the largest load that was measured. Pure but for `about`.
 
 Its rows have, beside those of `experiment.run`, what the machine and the model are: cores,
 bandwidth (bytes a second, read), weight_bytes (of a decode step) and cache_bytes (that a token of
@@ -7,10 +7,19 @@ an answer reads of the cache, halfway through it).
 
 import numpy as np
 
-from helpers import experiment, intervals, metrics, pace
+from helpers import experiment, intervals, machine, memory, metrics, pace
 from helpers.ledger import Claim
 
 ONE, TWO = "one engine", "two engines"
+
+
+def about(lab, config):
+    """What the machine and the model are: the columns that the claims need beside the run's own."""
+    context = lab.input_len + lab.output_len // 2
+    return {"cores": machine.cores(), "bandwidth": machine.memory_bandwidth(),
+            "weight_bytes": memory.decode_bytes_per_token(
+                config, batch=1, context=0, include_lm_head=True),
+            "cache_bytes": memory.kv_bytes(config, tokens=context)}
 
 
 def faster(requests):

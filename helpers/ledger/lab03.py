@@ -56,7 +56,7 @@ def _times(requests, arm):
 def strayed(requests):
     """The most by which the ratio of 'again' differs from that of 'steps' in any repeat."""
     (large, small), (again, small_again) = (_times(requests, arm) for arm in ("steps", "again"))
-    return float(((again / small_again) / (large / small) - 1).abs().max())
+    return intervals.strayed(again / small_again, large / small)
 
 
 def faster(requests, arm="steps"):

@@ -57,7 +57,7 @@ def ratio(table, over, under, column="span_s"):
     """
     wide = table[column].unstack("arm")
     pairs = wide[[over, under]].dropna()
-    stray = (wide[AGAIN] / wide[ONE] - 1).abs().max() if AGAIN in wide else np.nan
+    stray = intervals.strayed(wide[AGAIN], wide[ONE]) if AGAIN in wide else np.nan
     return intervals.widened(intervals.ratio(pairs[over], pairs[under]), stray)
 
 

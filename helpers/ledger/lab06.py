@@ -41,7 +41,7 @@ def strayed(table, arm):
     """The most by which 'none again' differed from 'none' in any repeat, as a share."""
     if (arm, AGAIN) not in table:
         return float("nan")
-    return float((table[arm, AGAIN] / table[arm, ALONE] - 1).abs().max())
+    return intervals.strayed(table[arm, AGAIN], table[arm, ALONE])
 
 
 def ratio(table, over, under):

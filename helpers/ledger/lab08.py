@@ -24,7 +24,7 @@ def _speed(over, under):
     """effect: `intervals.ratio`, its interval widened to what one engine differed from itself."""
     def effect(requests):
         table = _speeds(requests)
-        strayed = (table[f"{ONE} again"] / table[ONE] - 1).abs().max()
+        strayed = intervals.strayed(table[f"{ONE} again"], table[ONE])
         return intervals.widened(intervals.ratio(table[over], table[under]), strayed)
     return effect
 

@@ -48,7 +48,7 @@ def over(arm, base, measure="output_tok_per_s"):
         found = points(requests)
         most = found[found.concurrency == found.concurrency.max()]
         table = most.pivot(index="repeat", columns="arm", values=measure).dropna()
-        strayed = (table[f"{ONE} again"] / table[ONE] - 1).abs().max()
+        strayed = intervals.strayed(table[f"{ONE} again"], table[ONE])
         return intervals.widened(
             intervals.ratio(table[pair.get(arm, arm)], table[pair.get(base, base)]), strayed)
     return effect
