@@ -82,7 +82,8 @@ def ratio(over, under, *, level=0.95):
 def strayed(again, base):
     """The share by which something, measured twice, differed from itself: the most of any repeat.
 
-    again, base: pandas Series by repeat. 0.1 is a tenth; NaN where no repeat has both.
+    again, base: pandas Series by repeat (base may be a number). 0.1 is a tenth; NaN where no
+    repeat has both.
     """
     return float((again / base - 1).abs().max())
 

@@ -48,7 +48,7 @@ def of_service(engine, arm=MIXED):
 
 def strayed(requests):
     """The most by which the control's progress, the halves', differed from 1 in any repeat."""
-    return float((table(requests)[HALVES].sum(axis=1) - 1).abs().max())
+    return intervals.strayed(table(requests)[HALVES].sum(axis=1), 1)
 
 
 def counted(effect):
